@@ -211,7 +211,7 @@ fn an_answer_at_the_terminal_allows_a_run() {
     assert!(lock.contains(&format!("read {}", model())), "{lock}");
 }
 
-/// What a workflow is written in is asked for as everything else is.
+/// Files that a workflow is written in are asked for as others are.
 #[test]
 fn an_answer_at_the_terminal_allows_what_a_workflow_includes() {
     if !Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success()) {

@@ -19,6 +19,7 @@ mod member;
 mod wheel;
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -136,14 +137,23 @@ fn write_tarball<'m>(path: &Path, members: impl Iterator<Item = &'m Member>) -> 
     let failed = || format!("cannot write {}", path.display());
     let file = File::create(path).with_context(failed)?;
     let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::best()));
+    append(&mut archive, &format!("pl-host-{VERSION}"), members).with_context(failed)?;
+    archive.into_inner().and_then(GzEncoder::finish).map(drop).with_context(failed)
+}
+
+/// Adds files to an archive, below a folder.
+pub fn append<'m>(
+    archive: &mut tar::Builder<impl Write>,
+    folder: &str,
+    members: impl IntoIterator<Item = &'m Member>,
+) -> std::io::Result<()> {
     for member in members {
         let mut header = tar::Header::new_gnu();
         header.set_size(member.bytes.len() as u64);
         header.set_mode(if member.executable { 0o755 } else { 0o644 });
-        let name = format!("pl-host-{VERSION}/{}", member.path);
-        archive.append_data(&mut header, name, member.bytes.as_slice()).with_context(failed)?;
+        archive.append_data(&mut header, format!("{folder}/{}", member.path), member.bytes.as_slice())?;
     }
-    archive.into_inner().and_then(GzEncoder::finish).map(drop).with_context(failed)
+    Ok(())
 }
 
 #[cfg(test)]

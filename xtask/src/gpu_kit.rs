@@ -89,12 +89,7 @@ fn write(members: &[Member], into: &Path) -> Result<Vec<PathBuf>> {
     }
     fs::create_dir_all(into).with_context(|| format!("cannot write {}", into.display()))?;
     let mut archive = tar::Builder::new(GzEncoder::new(Parts::new(into), Compression::fast()));
-    for member in members {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(member.bytes.len() as u64);
-        header.set_mode(if member.executable { 0o755 } else { 0o644 });
-        archive.append_data(&mut header, format!("gpu-kit/{}", member.path), member.bytes.as_slice())?;
-    }
+    dist::append(&mut archive, "gpu-kit", members).context("cannot write the kit")?;
     let parts = archive.into_inner().and_then(GzEncoder::finish).context("cannot write the kit")?;
     Ok(parts.paths)
 }

@@ -234,15 +234,7 @@ impl RunFolder {
     /// # Errors
     /// If the file can't be written.
     pub fn append_schedule(&mut self, batch: &RecordedBatch) -> Result<(), Error> {
-        let log = match &mut self.schedule {
-            Some(log) => log,
-            None => {
-                let log = AppendLog::open(&self.lock.root().join(SCHEDULE), 0)?;
-                sync_folder(self.lock.root())?;
-                self.schedule.insert(log)
-            }
-        };
-        log.append(batch)
+        append_to_new(&mut self.schedule, self.lock.root(), SCHEDULE, batch)
     }
 
     /// Writes a line of `designs.jsonl`.
@@ -250,15 +242,7 @@ impl RunFolder {
     /// # Errors
     /// If the file can't be written.
     pub fn append_design(&mut self, design: &impl Serialize) -> Result<(), Error> {
-        let log = match &mut self.designs {
-            Some(log) => log,
-            None => {
-                let log = AppendLog::open(&self.lock.root().join(DESIGNS), 0)?;
-                sync_folder(self.lock.root())?;
-                self.designs.insert(log)
-            }
-        };
-        log.append(design)
+        append_to_new(&mut self.designs, self.lock.root(), DESIGNS, design)
     }
 
     /// Returns the folder of the adapters that servers load, which exists if the run has such servers.
@@ -330,6 +314,24 @@ impl RunFolder {
     pub fn draw(&self) -> Result<(), Error> {
         draw_curves(&self.root().join(METRICS), &self.root().join(CURVES))
     }
+}
+
+/// Writes a line of a file in a run folder that is created with its first line.
+fn append_to_new(
+    log: &mut Option<AppendLog>,
+    root: &Path,
+    name: &str,
+    line: &impl Serialize,
+) -> Result<(), Error> {
+    let log = match log {
+        Some(log) => log,
+        None => {
+            let opened = AppendLog::open(&root.join(name), 0)?;
+            sync_folder(root)?;
+            log.insert(opened)
+        }
+    };
+    log.append(line)
 }
 
 fn is_zero(length: &u64) -> bool {

@@ -73,7 +73,11 @@ pub(crate) fn open_truncated(path: &Path, length: u64) -> Result<File, Error> {
 
 /// Reads every line of a JSONL file.
 pub fn read_jsonl<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, Error> {
-    let text = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
+    parse_lines(path, &std::fs::read_to_string(path).map_err(Error::io("read", path))?)
+}
+
+/// Parses the lines of a JSONL file.
+pub(crate) fn parse_lines<T: DeserializeOwned>(path: &Path, text: &str) -> Result<Vec<T>, Error> {
     text.lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())

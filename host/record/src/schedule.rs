@@ -7,6 +7,7 @@ use pl_types::TaskKey;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::jsonl::parse_lines;
 use crate::text_file::{LARGEST_TEXT, read_text};
 
 /// Name of the file in a run folder.
@@ -30,15 +31,8 @@ pub fn read_schedule(run: &Path) -> Result<Option<Vec<RecordedBatch>>, Error> {
     }
     let text = read_text(&path, LARGEST_TEXT).map_err(Error::io("read", &path))?;
     // A run in progress may be writing the last line.
-    let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n')).enumerate();
-    let parse = |(index, line): (usize, &str)| {
-        serde_json::from_str(line).map_err(|e| Error::Line {
-            path: path.clone(),
-            line: index + 1,
-            message: e.to_string(),
-        })
-    };
-    lines.map(parse).collect::<Result<_, _>>().map(Some)
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    parse_lines(&path, whole).map(Some)
 }
 
 /// Returns the step whose update trains on a task: the one that it was drawn for, unless the record of the run says otherwise.

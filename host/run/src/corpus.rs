@@ -16,7 +16,7 @@ use crate::permissions::Reads;
 use crate::progress::Activity;
 use crate::server_key::server_key;
 
-/// Where a workflow's files are, and what it may read.
+/// Folder of a workflow, and its permissions to read.
 pub(crate) struct CorpusPlace<'w> {
     pub reads: &'w Reads,
     /// Folder that paths are relative to.

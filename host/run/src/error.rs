@@ -3,6 +3,7 @@
 pub mod cuda;
 pub mod locate;
 pub mod plugin;
+pub mod repeat;
 pub mod stored;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use pl_types::GenerateError;
 use self::cuda::CudaUnavailable;
 use self::locate::LocateError;
 use self::plugin::PluginError;
+use self::repeat::RepeatError;
 use self::stored::InvalidWorkflow;
 use crate::diagnostics::Diagnostics;
 use crate::permissions::{Want, flags};
@@ -122,8 +124,8 @@ pub enum Error {
     )]
     NothingToResume { path: PathBuf },
     /// The order of a run's updates can't be repeated.
-    #[error("can't repeat the schedule of {}: {problem}", run.display())]
-    Schedule { run: PathBuf, problem: String },
+    #[error("can't repeat the schedule of {}: {source}", run.display())]
+    Schedule { run: PathBuf, source: RepeatError },
     /// The workflow in a run folder is invalid.
     #[error("{}: {source}; restore the file as the run wrote it", path.display())]
     StoredWorkflow { path: PathBuf, source: InvalidWorkflow },

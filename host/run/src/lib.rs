@@ -66,6 +66,7 @@ pub use error::Error;
 pub use error::cuda::CudaUnavailable;
 pub use error::locate::{LocateError, MissingData};
 pub use error::plugin::PluginError;
+pub use error::repeat::RepeatError;
 pub use error::stored::InvalidWorkflow;
 pub use generation::{ControlError, RuntimeAdapters, RuntimeControl};
 pub use host::{Embedded, Host, plugin_engine};

@@ -30,7 +30,7 @@ pub(crate) fn mark_as_own(root: &Path) -> io::Result<()> {
     pl_record::write_atomically(&root.join(MAC), mac.to_hex().as_bytes()).map_err(io::Error::other)
 }
 
-/// Returns true if this user made the run folder on this machine, and nobody has changed its workflow or permissions.
+/// Returns true if this user made the run folder on this machine, and its workflow and permissions are unchanged.
 pub(crate) fn is_own(root: &Path) -> bool {
     let Ok(Some(key)) = state_folder().and_then(|folder| read_key(&folder.join(KEY))) else { return false };
     let Ok(recorded) = RunFolder::read_text(root, MAC) else { return false };

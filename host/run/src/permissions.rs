@@ -14,6 +14,7 @@ pub use access::{Access, AccessKind, InvalidHost, InvalidVariable};
 pub use want::{ListedValue, Want, flags, one_line, split_list};
 
 pub(crate) use given::Given;
+pub(crate) use path::lexical;
 pub(crate) use reads::Reads;
 pub(crate) use want::flags_of;
 

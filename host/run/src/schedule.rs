@@ -43,10 +43,15 @@ impl StepSchedule {
 
     /// A schedule in which an update trains on the tasks that end first, for learners that have the same staleness: half of it,
     /// rounded up, is the number of updates that the weights of a rollout are behind, and the rest the number of updates
-    /// that a task may be late.
+    /// that a task may be late. A staleness of 0 or 1 leaves no choice of tasks.
     pub fn by_arrival(steps: u64, staleness: u64, learners: usize) -> StepSchedule {
         let late = staleness / 2;
         StepSchedule { late, ..StepSchedule::new(steps, vec![staleness - late; learners]) }
+    }
+
+    /// True if an update trains on the tasks that end first.
+    pub fn is_by_arrival(&self) -> bool {
+        self.late > 0
     }
 
     /// Number of updates that a task may be trained on after the one that it was drawn for.

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use pl_dsl::Override;
 use pl_dsl::workflow::{BatchOrder, LrSchedule, Train, Workflow};
-use pl_record::schedule::{SCHEDULE, read_schedule};
+use pl_record::schedule::read_schedule;
 use pl_record::{FinishedSteps, Lock, RunFolder};
 use pl_trainer::checkpoint::EarlierVersion;
 use pl_trainer::{Learner, Trainer};
@@ -32,6 +32,7 @@ use crate::audit::note;
 use crate::chat::today;
 use crate::checkpoints::{newest, newest_step};
 use crate::error::Error;
+use crate::error::repeat::RepeatError;
 use crate::host::Host;
 use crate::lock::{allow_missing_starts, lock_of, start_date};
 use crate::memory::MemoryEstimate;
@@ -275,12 +276,11 @@ fn recorded_order(
     schedule: &StepSchedule,
     rollouts: &Rollouts,
 ) -> Result<BatchRule, Error> {
-    let refused = |problem: String| Error::Schedule { run: run.to_path_buf(), problem };
-    if train.order != BatchOrder::Arrival {
-        return Err(refused("only a run with `order = arrival` repeats the order of another one".to_owned()));
+    let refused = |source| Error::Schedule { run: run.to_path_buf(), source };
+    if !schedule.is_by_arrival() {
+        return Err(refused(RepeatError::NotByArrival));
     }
-    let batches = read_schedule(run)?;
-    let batches = batches.ok_or_else(|| refused(format!("it has no {SCHEDULE}")))?;
+    let batches = read_schedule(run)?.ok_or_else(|| refused(RepeatError::NoRecord))?;
     let is_barrier = |step| is_barrier(train, rollouts, step);
     let repeating = RepeatingRun { schedule, tasks: train.tasks_per_step as usize, is_barrier: &is_barrier };
     repeating.rule(batches).map_err(refused)

@@ -34,7 +34,7 @@ enum Inode {
     },
 }
 
-/// What a disk has after a power loss.
+/// Content of a disk that a power loss takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// Nothing that was not synced.
@@ -242,7 +242,7 @@ impl Disk {
         data[offset..end].copy_from_slice(bytes);
     }
 
-    /// Reads bytes of a file here, or of one elsewhere, which nobody has changed since.
+    /// Reads bytes of a file here, or of one elsewhere, which is unchanged since.
     fn read(&mut self, fd: i64, path: &Path, count: usize) -> Vec<u8> {
         let Some(file) = self.open.get(&fd).cloned() else {
             let mut bytes = fs::read(path).unwrap_or_default();

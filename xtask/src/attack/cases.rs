@@ -76,7 +76,7 @@ pub const CASES: &[Case] = &[
     Case {
         number: 3,
         part: "sandbox",
-        attack: "work of the host that nobody pays for: paths, listings",
+        attack: "work of the host that costs no fuel: paths, listings",
         findings: &["F20"],
         tests: &[
             test("pl-sandbox", "work_of_the_host_is_paid_for"),

@@ -47,8 +47,7 @@ impl PermissionArgs {
             let of_flag = flag.iter().flatten().map(|list| (kind.flag(), list.clone()));
             for (source, list) in of_flag.chain(of_environment) {
                 for value in split_list(list.as_bytes()) {
-                    allow(&mut permissions, kind, &value)
-                        .map_err(|problem| CommandError::input(format!("{source}: {problem}")))?;
+                    allow(&mut permissions, kind, source, &value)?;
                 }
             }
         }
@@ -56,17 +55,23 @@ impl PermissionArgs {
     }
 }
 
-fn allow(permissions: &mut Permissions, kind: AccessKind, value: &ListedValue) -> Result<(), String> {
+fn allow(
+    permissions: &mut Permissions,
+    kind: AccessKind,
+    source: &str,
+    value: &ListedValue,
+) -> Result<(), CommandError> {
     let ListedValue::One(value) = value else {
         permissions.allow_all(kind);
         return Ok(());
     };
     let text = String::from_utf8_lossy(value);
+    let invalid = |problem: String| CommandError::input(format!("{source}: {problem}"));
     permissions.allow(match kind {
         // Paths need not be UTF-8.
         AccessKind::Read => Access::read(Path::new(OsStr::from_bytes(value))),
-        AccessKind::Net => Access::parse_host(&text).map_err(|error| error.to_string())?,
-        AccessKind::Env => Access::parse_variable(&text).map_err(|error| error.to_string())?,
+        AccessKind::Net => Access::parse_host(&text).map_err(|error| invalid(error.to_string()))?,
+        AccessKind::Env => Access::parse_variable(&text).map_err(|error| invalid(error.to_string()))?,
     });
     Ok(())
 }

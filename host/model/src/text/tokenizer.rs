@@ -37,7 +37,7 @@ impl Tokenizer {
     /// [`Error::Tokenizer`] if the text is not a valid tokenizer.
     pub fn from_json(model: impl Into<String>, json: &[u8], eos: &[u32]) -> Result<Self, Error> {
         let model = model.into();
-        let mut inner = parse(json).map_err(|reason| Error::Tokenizer { model: model.clone(), reason })?;
+        let mut inner = parse(&model, json)?;
         // Prompts are neither padded nor truncated, whatever the file requests.
         inner.with_padding(None);
         inner
@@ -151,12 +151,13 @@ impl Tokenizer {
 }
 
 /// Parses a tokenizer that may come from anywhere. The library panics on some invalid files.
-fn parse(json: &[u8]) -> Result<tokenizers::Tokenizer, String> {
+fn parse(model: &str, json: &[u8]) -> Result<tokenizers::Tokenizer, Error> {
+    let failed = |reason: String| Error::Tokenizer { model: model.to_owned(), reason };
     // Most of its panics are about syntax.
-    serde_json::from_slice::<serde::de::IgnoredAny>(json).map_err(|error| error.to_string())?;
+    serde_json::from_slice::<serde::de::IgnoredAny>(json).map_err(|error| failed(error.to_string()))?;
     match std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(json)) {
-        Ok(parsed) => parsed.map_err(|error| error.to_string()),
-        Err(_) => Err("a part of it is invalid".to_owned()),
+        Ok(parsed) => parsed.map_err(|error| failed(error.to_string())),
+        Err(_) => Err(failed("a part of it is invalid".to_owned())),
     }
 }
 

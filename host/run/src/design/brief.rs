@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pl_dsl::workflow::Designer;
-use pl_dsl::{Catalog, design_grammar};
+use pl_dsl::{Catalog, Frame, Source, design_grammar};
 use pl_types::{Fact, Item, ItemKind, Sampling};
 
 use crate::error::Error;
@@ -17,6 +17,8 @@ pub(crate) struct DesignBrief {
     pub items: Vec<Item>,
     /// Facts of the environment.
     pub facts: Vec<Fact>,
+    /// Distribution that designs are sampled from. Servers take no grammar.
+    pub sampling: Sampling,
 }
 
 impl DesignBrief {
@@ -32,22 +34,29 @@ impl DesignBrief {
             let (plugin, item) = path.rsplit_once('.').unwrap_or((path.as_str(), ""));
             item_of(checked, designer, plugin, item, ItemKind::Agent)
         });
-        let items = items.collect::<Result<_, Error>>()?;
+        let items = items.collect::<Result<Vec<Item>, Error>>()?;
         let environment = workflow.plugins.get(block.environment.plugin).map_or("", |plugin| &plugin.name);
         let environment =
             item_of(checked, designer, environment, &block.environment.item, ItemKind::Environment)?;
-        Ok(DesignBrief { designer: designer.clone(), items, facts: environment.facts })
-    }
-
-    /// Returns the distribution that designs are sampled from. `is_here` if this program generates: servers take no grammar.
-    pub fn sampling(&self, is_here: bool) -> Sampling {
-        let mut sampling = self.designer.sampling.clone();
-        if self.designer.constrained && is_here {
-            let grammar = design_grammar(&self.designer.palette, &self.items, &self.facts);
+        let mut sampling = designer.sampling.clone();
+        let is_here = workflow.policies.get(designer.policy).is_some_and(|policy| policy.server.is_none());
+        if designer.constrained && is_here {
+            let grammar = design_grammar(&designer.palette, &items, &environment.facts);
             sampling.grammar = Some(Arc::new(grammar));
         }
-        sampling
+        Ok(DesignBrief { designer: designer.clone(), items, facts: environment.facts, sampling })
     }
+}
+
+/// Returns the text of a workflow, and the frame that the designs of a scenario stand in.
+///
+/// # Errors
+/// If the scenario's text is in an included file.
+pub(super) fn source_and_frame(checked: &CheckedWorkflow, scenario: usize) -> Result<(Source, Frame), Error> {
+    let workflow = &checked.workflow;
+    let source = Source { name: format!("{}.mas", workflow.name), text: checked.text.clone() };
+    let frame = Frame::new(&source, workflow, scenario, &checked.overrides).map_err(Error::Frame)?;
+    Ok((source, frame))
 }
 
 /// Returns an item of a plugin as it describes itself.

@@ -10,14 +10,12 @@ use async_trait::async_trait;
 use pl_dsl::format_design;
 use pl_dsl::workflow::{Edge, LongPrompt, Node, Target, Turns};
 use pl_plugin::call_log::CallLog;
-use pl_plugin::{
-    AgentScore, Completion, Message, Outcome, Part, PromptRequest, Role, Scores, Snapshot, Task, Turn,
-};
-use pl_rollout::{Agent, AgentRuntime, Environment, Episode, EpisodeSetup, Fault, PromptEncoder, Reward};
+use pl_plugin::{AgentScore, Completion, Outcome, PromptRequest, Scores, Snapshot, Task, Turn};
+use pl_rollout::{Agent, AgentRuntime, Environment, Episode, EpisodeSetup, Fault, Reward};
 use serde_json::{Map, Value};
 
 use super::brief::DesignBrief;
-use super::prompt::{Shown, messages};
+use super::prompt::{FittingPrompt, NoRoom, Shown, first_that_fits};
 use super::propose::without_fences;
 use super::team::{Assessment, TeamBuilder};
 use super::view::TaskView;
@@ -35,7 +33,6 @@ pub(crate) fn designer_setup(
 ) -> EpisodeSetup {
     let (workflow, designer) = (&checked.workflow, &brief.designer);
     let position = workflow.designers.iter().position(|one| one.name == designer.name).unwrap_or_default();
-    let is_here = workflow.policies.get(designer.policy).is_some_and(|policy| policy.server.is_none());
     let encoder = Arc::new(encoder);
     let name: Arc<str> = Arc::from(designer.name.as_str());
     let agent = DesignerAgent { brief: brief.clone(), encoder: Arc::clone(&encoder) };
@@ -46,7 +43,7 @@ pub(crate) fn designer_setup(
         agent: Arc::new(agent),
         encoder,
         policy: designer.policy,
-        sampling: brief.sampling(is_here),
+        sampling: brief.sampling.clone(),
         max_tokens: designer.max_tokens,
         stop: Vec::new(),
         long_prompt: LongPrompt::End,
@@ -90,22 +87,17 @@ impl Agent for DesignerAgent {
     async fn prompt(&self, view: &str, _: &Turn, _: &CallLog) -> Result<Option<PromptRequest>, Fault> {
         let designer = &self.brief.designer;
         let view = TaskView::new(view);
-        let context = self.encoder.context(designer.policy).unwrap_or(usize::MAX);
-        let mut shortest = usize::MAX;
         // A small context has no room for an example.
-        for example in [true, false] {
-            let shown = Shown { best: Vec::new(), wrong: Vec::new(), example };
-            let [system, user] = messages(&self.brief, &view, &shown);
-            let message = |role, text| Message { role, parts: vec![Part::Text(text)] };
-            let messages = vec![message(Role::System, system), message(Role::User, user)];
-            let length = self.encoder.encode(designer.policy, &messages, &[])?.len();
-            if length.saturating_add(designer.max_tokens as usize) <= context {
+        let selections = [true, false].map(|example| Shown { best: Vec::new(), wrong: Vec::new(), example });
+        let NoRoom { prompt, context } = match first_that_fits(&self.encoder, &self.brief, &view, selections)?
+        {
+            Ok(FittingPrompt { messages, .. }) => {
                 return Ok(Some(PromptRequest { messages, ..PromptRequest::default() }));
             }
-            shortest = shortest.min(length);
-        }
+            Err(no_room) => no_room,
+        };
         let cause = format!(
-            "the prompt of {shortest} tokens and a design of {} don't fit the model's context of {context}; lower \
+            "the prompt of {prompt} tokens and a design of {} don't fit the model's context of {context}; lower \
              `max_tokens` of the designer, or name fewer items in its palette",
             designer.max_tokens
         );

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use pl_dsl::Frame;
-use pl_dsl::workflow::{Rollout, Workflow};
+use pl_dsl::workflow::Rollout;
 use pl_rollout::{EpisodeSetup, RolloutPlan, RolloutProgress, play_batch};
 use pl_types::Phase;
 
 use super::brief::DesignBrief;
 use super::record::Outcome;
-use super::team::{Assessment, TeamBuilder};
+use super::team::{Team, TeamBuilder};
 use crate::error::Error;
 use crate::host::Host;
 use crate::progress::Activity;
@@ -55,20 +55,12 @@ impl<'s> Executor<'s> {
         &self.builder
     }
 
-    /// Checks a design and bounds its cost.
-    pub fn assess(&self, design: &str) -> Assessment {
-        self.builder.assess(design)
-    }
-
-    /// Plays a design on the first tasks of training, one episode each. Returns its outcome and the number of tokens.
+    /// Lets a team play the first tasks of training, one episode each. Returns the outcome and the number of tokens.
     ///
     /// # Errors
     /// If tasks can't be read.
-    pub fn play(&self, design: &str, workflow: &Workflow, executions: u32) -> Result<(Outcome, u64), Error> {
-        let setup = match self.builder.setup(design, workflow, 0) {
-            Ok(setup) => setup,
-            Err(mistake) => return Ok((Outcome::wrong(&[mistake]), 0)),
-        };
+    pub fn play(&self, team: Team, executions: u32) -> Result<(Outcome, u64), Error> {
+        let setup = self.builder.setup_of(team, 0);
         let Session { scenarios, seed, trainer, .. } = self.session;
         let environment = &scenarios[self.scenario].environment;
         let block = &self.checked.workflow.scenarios[self.scenario].environment;

@@ -5,10 +5,12 @@ use std::path::{Component, Path, PathBuf};
 
 use pl_dsl::workflow::Palette;
 use pl_dsl::{Catalog, DiagnosticCode, Frame, Source, Span, check_design, with_paths};
+use pl_record::write_atomically;
 
-use super::record::{Archive, DesignRecord, Outcome, write_whole};
+use super::record::{Archive, DesignRecord, Outcome};
 use crate::error::Error;
 use crate::host::Host;
+use crate::permissions::lexical;
 use crate::progress::Notice;
 use crate::session::absolute;
 
@@ -47,7 +49,7 @@ impl DesignFiles<'_> {
             Err(source) => return Err(Error::Designs { path, source }),
         }
         archive.will_write(&text)?;
-        write_whole(&path, &text)
+        Ok(write_atomically(&path, text.as_bytes())?)
     }
 
     /// Writes the best of some designs that were played, by their hashes. `records` has the best first. Returns the best.
@@ -63,7 +65,7 @@ impl DesignFiles<'_> {
         for record in &best {
             let path = folder.join(format!("{}.mas", record.hash));
             if !path.exists() {
-                write_whole(&path, &self.text(record, &folder))?;
+                write_atomically(&path, self.text(record, &folder).as_bytes())?;
             }
         }
         Ok(best.first().map(|record| DesignRecord::clone(record)))
@@ -113,26 +115,11 @@ fn one_line(text: &str) -> String {
 
 /// Returns the path that leads from a folder to a file, both absolute.
 fn relative(from: &Path, to: &Path) -> PathBuf {
-    let (from, to) = (tidy(from), tidy(to));
+    let (from, to) = (lexical(from), lexical(to));
     let shared = from.components().zip(to.components()).take_while(|(one, other)| one == other).count();
     let up = from.components().skip(shared).map(|_| Component::ParentDir);
     let down: Vec<Component> = to.components().skip(shared).collect();
     up.chain(down).collect()
-}
-
-/// Removes `.` and `..` of an absolute path.
-fn tidy(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                out.pop();
-            }
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 
 use pl_dsl::pattern;
+use pl_plugin::{Message, Part, Role};
+use pl_rollout::{Fault, PromptEncoder};
 use pl_types::{FactKind, Item};
 use serde_json::Value;
 
 use super::brief::DesignBrief;
 use super::record::{DesignRecord, Outcome};
-
 use super::view::TaskView;
+use crate::chat::ChatEncoder;
 
 /// Longest text of a view that a prompt shows, in characters.
 const LONGEST_VIEW: usize = 1500;
@@ -42,8 +44,48 @@ pub(super) struct Shown<'r> {
     pub example: bool,
 }
 
+/// Prompt that leaves room for a design in the context of the designer's model.
+pub(super) struct FittingPrompt<'r> {
+    pub messages: Vec<Message>,
+    pub tokens: Vec<u32>,
+    pub shown: Shown<'r>,
+}
+
+/// Lengths in tokens, where no prompt leaves room for a design.
+pub(super) struct NoRoom {
+    /// The shortest prompt.
+    pub prompt: usize,
+    pub context: usize,
+}
+
+/// Returns the prompt with the first of some selections of designs that leaves room for a new one.
+///
+/// # Errors
+/// If a prompt can't be encoded.
+pub(super) fn first_that_fits<'r>(
+    encoder: &ChatEncoder,
+    brief: &DesignBrief,
+    view: &TaskView,
+    selections: impl IntoIterator<Item = Shown<'r>>,
+) -> Result<Result<FittingPrompt<'r>, NoRoom>, Fault> {
+    let designer = &brief.designer;
+    let context = encoder.context(designer.policy).unwrap_or(usize::MAX);
+    let mut shortest = usize::MAX;
+    for shown in selections {
+        let [system, user] = messages(brief, view, &shown);
+        let message = |role, text| Message { role, parts: vec![Part::Text(text)] };
+        let messages = vec![message(Role::System, system), message(Role::User, user)];
+        let tokens = encoder.encode(designer.policy, &messages, &[])?;
+        if tokens.len().saturating_add(designer.max_tokens as usize) <= context {
+            return Ok(Ok(FittingPrompt { messages, tokens, shown }));
+        }
+        shortest = shortest.min(tokens.len());
+    }
+    Ok(Err(NoRoom { prompt: shortest, context }))
+}
+
 /// Returns the system message and the user message.
-pub(super) fn messages(brief: &DesignBrief, view: &TaskView, shown: &Shown) -> [String; 2] {
+fn messages(brief: &DesignBrief, view: &TaskView, shown: &Shown) -> [String; 2] {
     let mut text = palette(brief);
     let task: String = view.text().chars().take(LONGEST_VIEW).collect();
     let _ = write!(text, "\nThe view of a task before the first turn:\n{task}\n");

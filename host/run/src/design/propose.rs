@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use pl_plugin::{Message, Part, Role};
-use pl_rollout::PromptEncoder;
-use pl_types::{Generate, Phase, Request, Sampling, StreamKey};
+use pl_types::{Generate, Phase, Request, StreamKey};
 
-use super::prompt::{Shown, messages};
+use super::prompt::{FittingPrompt, NoRoom, Shown, first_that_fits};
 use super::record::{Archive, DesignRecord, Outcome};
 use super::subject::{Proposal, Subject};
 use super::view::TaskView;
 use crate::chat::ChatEncoder;
 use crate::error::Error;
 use crate::session::Session;
-use crate::workflow::CheckedWorkflow;
 
 /// Numbers of good and of wrong designs that a prompt shows, as far as they fit the context.
 const SHOWN: [(usize, usize); 4] = [(3, 2), (2, 1), (1, 0), (0, 0)];
@@ -25,19 +22,11 @@ pub(super) struct Proposer<'s> {
     session: &'s Session,
     subject: &'s Subject<'s>,
     view: &'s TaskView,
-    sampling: Sampling,
 }
 
 impl<'s> Proposer<'s> {
-    pub fn new(
-        checked: &CheckedWorkflow,
-        session: &'s Session,
-        subject: &'s Subject<'s>,
-        view: &'s TaskView,
-    ) -> Proposer<'s> {
-        let policy = subject.brief.designer.policy;
-        let is_here = checked.workflow.policies.get(policy).is_some_and(|one| one.server.is_none());
-        Proposer { session, subject, view, sampling: subject.brief.sampling(is_here) }
+    pub fn new(session: &'s Session, subject: &'s Subject<'s>, view: &'s TaskView) -> Proposer<'s> {
+        Proposer { session, subject, view }
     }
 
     /// Proposes the designs of a round with these numbers.
@@ -68,7 +57,7 @@ impl<'s> Proposer<'s> {
             prompt: prompt.into(),
             seeds: numbers.iter().map(seed).collect(),
             max_tokens: designer.max_tokens,
-            sampling: self.sampling.clone(),
+            sampling: self.subject.brief.sampling.clone(),
             stop: Arc::from([]),
             stop_ids: Arc::from([]),
             top_logprobs: 0,
@@ -92,32 +81,24 @@ impl<'s> Proposer<'s> {
             thinking: None,
             date: self.session.date,
         };
-        let context = encoder.context(designer.policy).unwrap_or(usize::MAX);
         let is_played = |one: &&&DesignRecord| matches!(one.outcome, Outcome::Played { .. });
-        let mut shortest = usize::MAX;
-        for (good, wrong) in SHOWN {
+        let selections = SHOWN.map(|(good, wrong)| {
             let best: Vec<&DesignRecord> = earlier.iter().filter(is_played).take(good).copied().collect();
             let others = earlier.iter().filter(|one| !is_played(one));
-            let shown =
-                Shown { example: best.is_empty(), wrong: others.take(wrong).copied().collect(), best };
-            let [system, user] = messages(&self.subject.brief, self.view, &shown);
-            let message = |role, text| Message { role, parts: vec![Part::Text(text)] };
-            let messages = [message(Role::System, system), message(Role::User, user)];
-            let prompt = encoder.encode(designer.policy, &messages, &[]).map_err(|fault| {
-                Error::DesignerPrompt { designer: designer.name.clone(), reason: fault.cause }
-            })?;
-            if prompt.len().saturating_add(designer.max_tokens as usize) <= context {
+            Shown { example: best.is_empty(), wrong: others.take(wrong).copied().collect(), best }
+        });
+        let name = || designer.name.clone();
+        let fitting = first_that_fits(&encoder, &self.subject.brief, self.view, selections)
+            .map_err(|fault| Error::DesignerPrompt { designer: name(), reason: fault.cause })?;
+        match fitting {
+            Ok(FittingPrompt { tokens, shown, .. }) => {
                 let parents = shown.best.iter().chain(&shown.wrong).map(|one| one.hash.clone());
-                return Ok((prompt, parents.collect()));
+                Ok((tokens, parents.collect()))
             }
-            shortest = shortest.min(prompt.len());
+            Err(NoRoom { prompt, context }) => {
+                Err(Error::DesignerContext { designer: name(), prompt, design: designer.max_tokens, context })
+            }
         }
-        Err(Error::DesignerContext {
-            designer: designer.name.clone(),
-            prompt: shortest,
-            design: designer.max_tokens,
-            context,
-        })
     }
 }
 

@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use pl_dsl::DesignMistake;
+use pl_record::write_atomically;
 use pl_rollout::{EpisodeFailure, RolloutBatch};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -145,7 +146,7 @@ fn better(one: &DesignRecord, other: &DesignRecord) -> Ordering {
         .then((one.round, one.index).cmp(&(other.round, other.index)))
 }
 
-/// What a search depends on, and the files that it wrote: the content of `search.json`.
+/// Fingerprint of a search and the files that it wrote: the content of `search.json`.
 #[derive(Serialize, Deserialize)]
 struct SearchFile {
     #[serde(flatten)]
@@ -195,7 +196,7 @@ impl Archive {
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let state = SearchFile { fingerprint, written: Vec::new() };
-                write_whole(&search, &json!(state).to_string())?;
+                write_atomically(&search, json!(state).to_string().as_bytes())?;
                 state
             }
             Err(error) => return Err(failed(&search)(error)),
@@ -218,7 +219,7 @@ impl Archive {
     /// Remembers a text that is about to be written as `best.mas`.
     pub(super) fn will_write(&mut self, text: &str) -> Result<(), Error> {
         self.state.written.push(hash_of(text));
-        write_whole(&self.search, &json!(self.state).to_string())
+        Ok(write_atomically(&self.search, json!(self.state).to_string().as_bytes())?)
     }
 
     /// Adds a design.
@@ -266,16 +267,6 @@ pub(crate) fn hash_of(text: &str) -> String {
 fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
     let path = path.to_path_buf();
     move |source| Error::Designs { path, source }
-}
-
-/// Writes a file beside, and renames it: it is there as a whole or as it was.
-pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
-    let beside = path.with_added_extension("new");
-    let written = File::create(&beside).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.sync_data()
-    });
-    written.and_then(|()| std::fs::rename(&beside, path)).map_err(failed(path))
 }
 
 /// Reads the record of a search.

@@ -4,15 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_dsl::workflow::Designer;
-use pl_dsl::{Frame, Source};
 use pl_model::NaiveDate;
 use pl_plugin::Services;
 use pl_rollout::{EpisodeSetup, Trace};
 use pl_types::Phase;
 
-use super::brief::DesignBrief;
+use super::brief::{DesignBrief, source_and_frame};
 use super::episode::designer_setup;
-use super::files::DesignFiles;
 use super::record::read_designs;
 use super::team::{Assessment, TeamBuilder};
 use crate::chat::{ChatEncoder, ChatFormat};
@@ -21,7 +19,6 @@ use crate::workflow::CheckedWorkflow;
 
 /// Designer of a scenario, with what its designs are played by.
 pub(crate) struct ScenarioDesigner {
-    designer: Designer,
     pub builder: Arc<TeamBuilder>,
     /// Setup of the episodes in which it writes.
     pub setup: Arc<EpisodeSetup>,
@@ -42,24 +39,22 @@ impl ScenarioDesigner {
         formats: &Arc<[ChatFormat]>,
         date: NaiveDate,
     ) -> Result<Option<ScenarioDesigner>, Error> {
-        let workflow = &checked.workflow;
-        if workflow.scenarios[scenario].designer.is_none() {
+        if checked.workflow.scenarios[scenario].designer.is_none() {
             return Ok(None);
         }
         let brief = DesignBrief::new(checked, scenario)?;
-        let source = Source { name: format!("{}.mas", workflow.name), text: checked.text.clone() };
-        let frame = Frame::new(&source, workflow, scenario, &checked.overrides).map_err(Error::Frame)?;
+        let (_, frame) = source_and_frame(checked, scenario)?;
         let of_scenario = (Arc::clone(&setup), services);
         let builder = TeamBuilder::new(checked, &brief, frame, of_scenario, Arc::clone(formats), date)?;
         let builder = Arc::new(builder);
         let encoder = ChatEncoder { formats: Arc::clone(formats), thinking: None, date };
         let setup = designer_setup(checked, &brief, &builder, &setup, encoder);
         let folder = checked.folder.clone();
-        Ok(Some(ScenarioDesigner { designer: brief.designer, builder, setup: Arc::new(setup), folder }))
+        Ok(Some(ScenarioDesigner { builder, setup: Arc::new(setup), folder }))
     }
 
     pub fn designer(&self) -> &Designer {
-        &self.designer
+        self.builder.designer()
     }
 
     /// Returns the setup that an attempt of a run was played with. Returns `None` for one of the scenario's own team.
@@ -67,13 +62,13 @@ impl ScenarioDesigner {
         match &trace.design {
             Some(design) => match self.builder.assess(design) {
                 // Numbers of agents are for training alone.
-                Assessment::Sound(workflow) => self.builder.setup(design, &workflow, 0).ok().map(Arc::new),
+                Assessment::Sound(team) => Some(Arc::new(self.builder.setup_of(*team, 0))),
                 Assessment::Wrong(_) | Assessment::Costly { .. } => None,
             },
             None => {
                 // Its first event is the view that it was shown. Runs of earlier versions trained a team of the scenario's own.
                 let first = trace.events.iter().find_map(|event| event.position.agent.as_deref());
-                let is_designers = trace.key.phase == Phase::Train && first == Some(&self.designer.name);
+                let is_designers = trace.key.phase == Phase::Train && first == Some(&self.designer().name);
                 is_designers.then(|| Arc::clone(&self.setup))
             }
         }
@@ -85,13 +80,7 @@ impl ScenarioDesigner {
     /// Those of the disk.
     pub fn write_best(&self, run: &Path) -> Result<(), Error> {
         let records = read_designs(run)?;
-        let files = DesignFiles {
-            frame: &self.builder.frame,
-            palette: &self.designer.palette,
-            catalog: &self.builder.catalog,
-            workflow_folder: &self.folder,
-            folder: run,
-        };
+        let files = self.builder.files(&self.folder, run);
         files.write_by_hash(&records.iter().collect::<Vec<_>>()).map(drop)
     }
 }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use super::execute::Executor;
-use super::files::DesignFiles;
 use super::propose::Proposer;
 use super::record::{Archive, DesignRecord};
 use super::subject::{Proposal, Subject};
@@ -54,15 +53,9 @@ pub fn search<E: From<Error>>(
     let subject = Subject::new(checked, options.scenario.as_deref())?;
     let mut archive = Archive::open(&options.folder, subject.fingerprint(session.seed))?;
     let view = host.block_on(view_of_first_task(host, checked, session, subject.scenario))?;
-    let proposer = Proposer::new(checked, session, &subject, &view);
+    let proposer = Proposer::new(session, &subject, &view);
     let executor = Executor::new(host, checked, session, (subject.scenario, &subject.brief, &subject.frame))?;
-    let files = DesignFiles {
-        frame: &executor.builder().frame,
-        palette: &subject.brief.designer.palette,
-        catalog: &executor.builder().catalog,
-        workflow_folder: &checked.folder,
-        folder: &options.folder,
-    };
+    let files = executor.builder().files(&checked.folder, &options.folder);
     // A search that was killed may have recorded a design and not written it.
     files.write_best(host, &mut archive)?;
     for round in 0..=options.rounds {

@@ -1,10 +1,10 @@
 //! The subject of a search, and the assessment of proposals: their check, their bound and their episodes.
 
 use pl_dsl::workflow::Palette;
-use pl_dsl::{Frame, Source, format_design, own_design, pattern};
+use pl_dsl::{Frame, format_design, own_design, pattern};
 use serde_json::{Map, Value, json};
 
-use super::brief::DesignBrief;
+use super::brief::{DesignBrief, source_and_frame};
 use super::execute::Executor;
 use super::record::{Archive, DesignRecord, Outcome, hash_of};
 use super::team::Assessment;
@@ -49,8 +49,7 @@ impl<'c> Subject<'c> {
                 designed.ok_or(Error::NoDesigner)?
             }
         };
-        let source = Source { name: format!("{}.mas", workflow.name), text: checked.text.clone() };
-        let frame = Frame::new(&source, workflow, scenario, &checked.overrides).map_err(Error::Frame)?;
+        let (source, frame) = source_and_frame(checked, scenario)?;
         Ok(Subject {
             checked,
             scenario,
@@ -124,8 +123,8 @@ impl<'c> Subject<'c> {
     }
 
     fn outcome(&self, design: &str, executor: &Executor) -> Result<(Outcome, u64), Error> {
-        match executor.assess(design) {
-            Assessment::Sound(workflow) => executor.play(design, &workflow, self.brief.designer.executions),
+        match executor.builder().assess(design) {
+            Assessment::Sound(team) => executor.play(*team, self.brief.designer.executions),
             Assessment::Costly { bound, most } => Ok((Outcome::Costly { bound, most }, 0)),
             Assessment::Wrong(mistakes) => Ok((Outcome::wrong(&mistakes), 0)),
         }

@@ -13,6 +13,7 @@ use pl_rollout::{AgentRuntime, EpisodeSetup};
 use pl_types::Item;
 
 use super::brief::DesignBrief;
+use super::files::DesignFiles;
 use crate::chat::ChatFormat;
 use crate::error::Error;
 use crate::plan::counts::EpisodeBounds;
@@ -22,11 +23,18 @@ use crate::workflow::CheckedWorkflow;
 /// Judgement of a design before any episode.
 pub(crate) enum Assessment {
     /// It can be played.
-    Sound(Box<Workflow>),
+    Sound(Box<Team>),
     /// An episode of it could sample too many tokens.
     Costly { bound: u64, most: u64 },
     /// It did not pass its check.
     Wrong(Vec<DesignMistake>),
+}
+
+/// Team of a design.
+pub(crate) struct Team {
+    /// Setup of its episodes, as the first of the designs that are compared.
+    setup: EpisodeSetup,
+    workflow: Workflow,
 }
 
 impl Assessment {
@@ -45,11 +53,11 @@ impl Assessment {
     }
 }
 
-/// Builder of the teams of a scenario's designs. It asks nobody: items and files are those of its creation.
+/// Builder of the teams of a scenario's designs. Items and files are those of its creation.
 pub(crate) struct TeamBuilder {
-    pub frame: Frame,
+    frame: Frame,
     designer: Designer,
-    pub catalog: KnownParts,
+    catalog: KnownParts,
     /// Loaded plugins by name.
     plugins: BTreeMap<String, Plugin>,
     /// Names of the session's policies.
@@ -101,6 +109,17 @@ impl TeamBuilder {
         })
     }
 
+    pub fn designer(&self) -> &Designer {
+        &self.designer
+    }
+
+    /// Returns the writer of the best designs into a folder. `workflow_folder` is the one that paths in the workflow are
+    /// relative to.
+    pub(super) fn files<'s>(&'s self, workflow_folder: &'s Path, folder: &'s Path) -> DesignFiles<'s> {
+        let (frame, palette, catalog) = (&self.frame, &self.designer.palette, &self.catalog);
+        DesignFiles { frame, palette, catalog, workflow_folder, folder }
+    }
+
     /// Checks a design and bounds its cost.
     pub fn assess(&self, design: &str) -> Assessment {
         let palette = &self.designer.palette;
@@ -113,24 +132,27 @@ impl TeamBuilder {
         if bound > palette.max_tokens {
             return Assessment::Costly { bound, most: palette.max_tokens };
         }
-        match self.setup(design, &workflow, 0) {
-            Ok(_) => Assessment::Sound(Box::new(workflow)),
+        match self.setup(design, &workflow) {
+            Ok(setup) => Assessment::Sound(Box::new(Team { setup, workflow })),
             Err(mistake) => Assessment::Wrong(vec![mistake]),
         }
     }
 
-    /// Returns the setup of a design's team. `number` is that of the design among those that are compared.
+    /// Returns the setup of a team's episodes. `number` is that of its design among those that are compared.
+    pub fn setup_of(&self, team: Team, number: usize) -> EpisodeSetup {
+        let Team { mut setup, workflow } = team;
+        for (agent, number) in setup.agents.iter_mut().zip(self.numbers(&workflow, number)) {
+            agent.number = number;
+        }
+        setup
+    }
+
+    /// Returns the setup of a design's team.
     ///
     /// # Errors
     /// If the plugin of an agent refuses its settings.
-    pub fn setup(
-        &self,
-        design: &str,
-        workflow: &Workflow,
-        number: usize,
-    ) -> Result<EpisodeSetup, DesignMistake> {
-        let numbers = self.numbers(workflow, number);
-        let agents = workflow.agents.iter().zip(numbers);
+    fn setup(&self, design: &str, workflow: &Workflow) -> Result<EpisodeSetup, DesignMistake> {
+        let agents = workflow.agents.iter().zip(self.numbers(workflow, 0));
         let agents = agents.map(|(block, number)| self.agent(workflow, block, number));
         Ok(EpisodeSetup {
             agents: agents.collect::<Result<_, _>>()?,

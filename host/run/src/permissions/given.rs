@@ -1,5 +1,5 @@
-//! What a workflow may use without a question: its own folder, what stands on the command line, and what the start of its
-//! run was allowed.
+//! Resources that a workflow may use without a question: its own folder, those on the command line, and those that the start
+//! of its run was allowed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -25,7 +25,7 @@ pub(super) fn resolve(path: &Path) -> PathBuf {
         let Ok(target) = fs::read_link(&resolved) else { continue };
         links += 1;
         if links > MOST_LINKS {
-            // Nobody can open it.
+            // It can't be opened.
             return absolute;
         }
         if target.is_absolute() {
@@ -39,7 +39,7 @@ pub(super) fn resolve(path: &Path) -> PathBuf {
 }
 
 /// Returns an absolute path without `..`, whose links are not followed.
-pub(super) fn lexical(path: &Path) -> PathBuf {
+pub(crate) fn lexical(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let mut plain = PathBuf::from("/");
     for part in parts(&absolute) {

@@ -10,6 +10,7 @@ use pl_record::schedule::RecordedBatch;
 use pl_types::TaskKey;
 
 use super::StepSchedule;
+use crate::error::repeat::RepeatError;
 
 /// Order in which tasks are put into batches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub enum BatchRule {
         /// Number of updates that may pass before a task is trained on, after the one that it was drawn for.
         late: u64,
     },
-    /// That of a run before: the tasks of each update.
+    /// Order of an earlier run: the tasks of each update.
     Recorded(BTreeMap<u64, Vec<TaskKey>>),
 }
 
@@ -125,33 +126,30 @@ impl RepeatingRun<'_> {
     /// Checks that the run can repeat a recorded order.
     ///
     /// # Errors
-    /// A description of what is wrong: a step is missing or has another number of tasks, or a task is in several, is drawn too
-    /// late for its step, or is drawn after a barrier that its step does not wait for.
-    pub fn rule(&self, batches: Vec<RecordedBatch>) -> Result<BatchRule, String> {
+    /// [`RepeatError`] if a step is missing or has another number of tasks, or if a task is in several, is drawn too late for
+    /// its step, or is drawn after a barrier that its step does not wait for.
+    pub fn rule(&self, batches: Vec<RecordedBatch>) -> Result<BatchRule, RepeatError> {
         let steps = self.schedule.steps();
         let mut seen = BTreeSet::new();
         let mut by_update = BTreeMap::new();
         for RecordedBatch { step, tasks } in batches.into_iter().take_while(|batch| batch.step <= steps) {
-            let (own, wanted) = (tasks.len(), self.tasks);
-            if own != wanted {
-                return Err(format!("step {step} has {own} tasks, but a step of this run has {wanted}"));
+            let (found, expected) = (tasks.len(), self.tasks);
+            if found != expected {
+                return Err(RepeatError::Count { step, found, expected });
             }
             let last = self.last_drawn(step);
             for task in &tasks {
-                if task.step == 0 || task.step > last || task.task as usize >= wanted {
-                    return Err(format!(
-                        "step {step} has task {task}, which this run does not have by then; set tasks_per_step, staleness, \
-                         steps, checkpoint_every and the evaluations as they were"
-                    ));
+                if task.step == 0 || task.step > last || task.task as usize >= expected {
+                    return Err(RepeatError::NotDrawn { step, task: *task });
                 }
                 if !seen.insert(*task) {
-                    return Err(format!("task {task} is in two steps"));
+                    return Err(RepeatError::Twice { task: *task });
                 }
             }
             by_update.insert(step, tasks);
         }
         match (1..=steps).find(|step| !by_update.contains_key(step)) {
-            Some(missing) => Err(format!("it has no tasks of step {missing}; this run has {steps} steps")),
+            Some(step) => Err(RepeatError::Missing { step, steps }),
             None => Ok(BatchRule::Recorded(by_update)),
         }
     }
@@ -175,7 +173,7 @@ mod tests {
     }
 
     /// The rule of a run of two steps with two tasks each, one of which is played ahead.
-    fn repeat(record: &[RecordedBatch], is_barrier: &dyn Fn(u64) -> bool) -> Result<BatchRule, String> {
+    fn repeat(record: &[RecordedBatch], is_barrier: &dyn Fn(u64) -> bool) -> Result<BatchRule, RepeatError> {
         let schedule = StepSchedule::by_arrival(2, 2, 1);
         RepeatingRun { schedule: &schedule, tasks: 2, is_barrier }.rule(record.to_vec())
     }
@@ -237,7 +235,7 @@ mod tests {
     #[test]
     fn a_record_of_another_run_is_refused() {
         let record = |step, tasks: &[TaskKey]| RecordedBatch { step, tasks: tasks.to_vec() };
-        let error = |batches: &[RecordedBatch]| repeat(batches, &|_| false).unwrap_err();
+        let error = |batches: &[RecordedBatch]| repeat(batches, &|_| false).unwrap_err().to_string();
         let whole = [record(1, &[task(1, 0), task(1, 1)]), record(2, &[task(2, 0), task(2, 1)])];
         assert!(repeat(&whole, &|_| true).is_ok());
         assert!(error(&whole[..1]).contains("no tasks of step 2"));

@@ -44,16 +44,6 @@ pub struct RunCosts {
     pub policies: Vec<Vec<String>>,
 }
 
-/// Schedule to simulate.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SimulatedSchedule {
-    pub schedule: StepSchedule,
-    /// Number of tasks of a step, if an update trains on those that end first.
-    pub by_arrival: Option<usize>,
-    /// Steps between checkpoints, at which learners wait for each other. 0 for none.
-    pub checkpoint_every: u64,
-}
-
 /// Simulated run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Simulation {
@@ -166,20 +156,15 @@ impl Simulation {
     /// Simulates a run whose versions can be used side by side, with the same staleness for every learner.
     pub fn new(steps: u64, staleness: u64, costs: &RunCosts) -> Simulation {
         let schedule = StepSchedule::new(steps, vec![staleness; costs.learners()]);
-        Simulation::of(
-            &SimulatedSchedule { schedule, by_arrival: None, checkpoint_every: 0 },
-            staleness,
-            costs,
-        )
+        Simulation::of(schedule, 0, staleness, costs)
     }
 
     /// Simulates a run that trains on tasks in the order in which they end. Returns `None` if the costs don't tell the tasks of
     /// episodes, or the staleness leaves no choice.
     pub fn by_arrival(steps: u64, staleness: u64, costs: &RunCosts) -> Option<Simulation> {
         let schedule = StepSchedule::by_arrival(steps, staleness, costs.learners());
-        let by_arrival = Some(costs.tasks().filter(|_| schedule.late() > 0)?);
-        let simulated = SimulatedSchedule { schedule, by_arrival, checkpoint_every: 0 };
-        Some(Simulation::of(&simulated, staleness, costs))
+        let is_possible = schedule.is_by_arrival() && costs.tasks().is_some();
+        is_possible.then(|| Simulation::of(schedule, 0, staleness, costs))
     }
 
     /// Simulates the run of a workflow, with the staleness of each policy and its checkpoints. Returns `None` if it is not
@@ -188,25 +173,24 @@ impl Simulation {
         let train = workflow.train.as_ref()?;
         let largest = u64::from(workflow.largest_staleness());
         let steps = u64::from(train.steps);
-        let (schedule, by_arrival) = match train.order {
+        let schedule = match train.order {
             BatchOrder::Keys => {
                 let position = |name: &String| workflow.policies.iter().position(|own| own.name == *name);
                 let staleness = |learner: usize| {
                     let policy = costs.policies.get(learner).and_then(|names| position(names.first()?));
                     policy.map_or(largest, |policy| u64::from(workflow.staleness(policy)))
                 };
-                (StepSchedule::new(steps, (0..costs.learners()).map(staleness).collect()), None)
+                StepSchedule::new(steps, (0..costs.learners()).map(staleness).collect())
             }
-            BatchOrder::Arrival => {
-                (StepSchedule::by_arrival(steps, largest, costs.learners()), Some(costs.tasks()?))
-            }
+            BatchOrder::Arrival => StepSchedule::by_arrival(steps, largest, costs.learners()),
         };
-        let checkpoint_every = u64::from(train.checkpoint_every);
-        Some(Simulation::of(&SimulatedSchedule { schedule, by_arrival, checkpoint_every }, largest, costs))
+        let is_possible = !schedule.is_by_arrival() || costs.tasks().is_some();
+        is_possible.then(|| Simulation::of(schedule, u64::from(train.checkpoint_every), largest, costs))
     }
 
-    fn of(simulated: &SimulatedSchedule, staleness: u64, costs: &RunCosts) -> Simulation {
-        let simulation = Simulator::new(simulated, costs).run();
+    /// Simulates a schedule. Learners wait for each other every `checkpoint_every` steps, never if it is 0.
+    fn of(schedule: StepSchedule, checkpoint_every: u64, staleness: u64, costs: &RunCosts) -> Simulation {
+        let simulation = Simulator::new(schedule, checkpoint_every, costs).run();
         Simulation { staleness, ..simulation }
     }
 }
@@ -214,7 +198,6 @@ impl Simulation {
 /// Learners and episodes around an [`Admission`].
 struct Simulator<'c> {
     schedule: StepSchedule,
-    by_arrival: bool,
     checkpoint_every: u64,
     costs: &'c RunCosts,
     admission: Admission,
@@ -239,14 +222,14 @@ struct LearnerState {
 }
 
 impl<'c> Simulator<'c> {
-    fn new(simulated: &SimulatedSchedule, costs: &'c RunCosts) -> Simulator<'c> {
-        let SimulatedSchedule { schedule, by_arrival, checkpoint_every } = simulated.clone();
-        let rule = BatchRule::Arrival { late: schedule.late() };
-        let batches = by_arrival.map(|tasks| Batches::new(rule, tasks, 0));
+    fn new(schedule: StepSchedule, checkpoint_every: u64, costs: &'c RunCosts) -> Simulator<'c> {
+        let batches = schedule.is_by_arrival().then(|| {
+            let rule = BatchRule::Arrival { late: schedule.late() };
+            Batches::new(rule, costs.tasks().unwrap_or_default(), 0)
+        });
         let rules = AdmissionRules { slots: costs.slots.max(1), draws_in_turn: false, keeps_versions: true };
         Simulator {
             admission: Admission::new(schedule.clone(), rules).with_batches(batches),
-            by_arrival: by_arrival.is_some(),
             checkpoint_every,
             learners: vec![LearnerState::default(); schedule.learners()],
             schedule,
@@ -309,7 +292,8 @@ impl<'c> Simulator<'c> {
             Action::Draw { step } => {
                 let costs = self.step_costs(step);
                 let each = (0..costs.episodes.len() as u32).collect::<Vec<_>>();
-                self.admission.add_episodes(step, if self.by_arrival { &costs.tasks } else { &each });
+                self.admission
+                    .add_episodes(step, if self.schedule.is_by_arrival() { &costs.tasks } else { &each });
             }
             Action::Start { step, episode } => {
                 let seconds = self.step_costs(step).episodes[episode];
@@ -318,7 +302,7 @@ impl<'c> Simulator<'c> {
             }
             Action::Collect { step } => {
                 self.admission.close(step);
-                if !self.by_arrival {
+                if !self.schedule.is_by_arrival() {
                     self.played = step;
                 }
             }
@@ -452,11 +436,7 @@ mod tests {
         assert_eq!(Simulation::new(6, 5, &costs).seconds, 19.0);
         // They wait for each other at checkpoints: two steps of 6 seconds each, or one of 5.
         let schedule = StepSchedule::new(6, vec![5, 5]);
-        let saved = |checkpoint_every| {
-            let simulated =
-                SimulatedSchedule { schedule: schedule.clone(), by_arrival: None, checkpoint_every };
-            Simulation::of(&simulated, 5, &costs).seconds
-        };
+        let saved = |checkpoint_every| Simulation::of(schedule.clone(), checkpoint_every, 5, &costs).seconds;
         assert_eq!((saved(2), saved(1)), (19.0, 31.0));
         // Evaluations stop all learners.
         let evaluated = RunCosts {

@@ -71,26 +71,19 @@ impl StepDesigns {
             let outcome = match designer.builder.assess(&text) {
                 Assessment::Wrong(mistakes) => Outcome::wrong(&mistakes),
                 Assessment::Costly { bound, most } => Outcome::Costly { bound, most },
-                Assessment::Sound(workflow) => {
-                    match designer.builder.setup(&text, &workflow, sample as usize) {
-                        Err(mistake) => Outcome::wrong(&[mistake]),
-                        Ok(setup) => {
-                            agents = Some(setup.agents.len());
-                            all.push(Executions {
-                                design: designs.len(),
-                                setup,
-                                plan: RolloutPlan {
-                                    tasks: vec![Arc::clone(task)],
-                                    first_task: number,
-                                    mode: Rollout::Flat,
-                                    samples: executions,
-                                    first_sample: per_task + sample * executions,
-                                    ..plan.clone()
-                                },
-                            });
-                            Outcome::of_episodes(&RolloutBatch::default())
-                        }
-                    }
+                Assessment::Sound(team) => {
+                    let setup = designer.builder.setup_of(*team, sample as usize);
+                    agents = Some(setup.agents.len());
+                    let plan = RolloutPlan {
+                        tasks: vec![Arc::clone(task)],
+                        first_task: number,
+                        mode: Rollout::Flat,
+                        samples: executions,
+                        first_sample: per_task + sample * executions,
+                        ..plan.clone()
+                    };
+                    all.push(Executions { design: designs.len(), setup, plan });
+                    Outcome::of_episodes(&RolloutBatch::default())
                 }
             };
             designs.push(StepDesign {

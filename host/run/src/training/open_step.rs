@@ -1,6 +1,6 @@
 //! A step whose episodes play: drawn from its scenarios, and collected when all of them have ended, or task by task.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -44,9 +44,7 @@ pub(super) struct OpenStep {
     ended: usize,
     /// Times of the episodes that have ended, by their position.
     times: BTreeMap<usize, EpisodeTime>,
-    /// Tasks whose results were taken.
-    taken: BTreeSet<u32>,
-    /// Their traces.
+    /// Traces of the tasks that were taken.
     traces: Vec<Trace>,
 }
 
@@ -121,7 +119,6 @@ impl OpenStep {
             span: tracing::info_span!(target: SPAN_TARGET, "rollouts", step),
             ended: 0,
             times: BTreeMap::new(),
-            taken: BTreeSet::new(),
             traces: Vec::new(),
         };
         open.draw_round(rollouts, &counts).await?;
@@ -296,22 +293,20 @@ impl OpenStep {
         }
     }
 
-    /// Returns the tasks whose results were not taken yet.
-    pub fn tasks(&self) -> BTreeSet<u32> {
-        self.task_of().into_iter().filter(|task| !self.taken.contains(task)).collect()
-    }
-
-    /// Takes the results of a task whose episodes have ended. Its traces stay with the step.
+    /// Takes the results of a task whose episodes have ended. Its traces stay with the step. Returns `None` if they were taken
+    /// before.
     pub fn take(&mut self, task: u32) -> Option<TaskResults> {
         let own = |drawn: &DrawnTasks| {
             task.checked_sub(drawn.plan.first_task).is_some_and(|own| (own as usize) < drawn.plan.tasks.len())
         };
         let position = self.round.iter().position(own)?;
         let drawn = &mut self.round[position];
-        let (attempts, others) =
+        let (attempts, others): (Vec<Attempt>, _) =
             std::mem::take(&mut drawn.attempts).into_iter().partition(|one| one.trace.key.task == task);
         drawn.attempts = others;
-        self.taken.insert(task);
+        if attempts.is_empty() {
+            return None;
+        }
         let mut batch = drawn.plan.collect(1, attempts);
         self.traces.append(&mut batch.traces);
         let first_task = drawn.plan.first_task;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
-use pl_dsl::workflow::{BatchOrder, Evaluation, Train};
+use pl_dsl::workflow::{Evaluation, Train};
 use pl_record::RunFolder;
 use pl_record::schedule::RecordedBatch;
 use pl_trainer::checkpoint::{Checkpoints, EvaluationScore};
@@ -81,21 +81,17 @@ impl TrainingRun<'_> {
             draws_in_turn: rollouts.draws_in_turn(),
             keeps_versions: schedule.overlaps() && session.router.keeps_versions(&session.trainer),
         };
-        let batches = match (train.order, order.clone()) {
-            (BatchOrder::Keys, _) => None,
-            (BatchOrder::Arrival, recorded) => {
-                let rule = recorded.unwrap_or(BatchRule::Arrival { late: schedule.late() });
-                let done = state.step + played.len() as u64;
-                Some(Batches::new(rule, train.tasks_per_step as usize, done))
-            }
-        };
+        let batches = schedule.is_by_arrival().then(|| {
+            let rule = order.clone().unwrap_or(BatchRule::Arrival { late: schedule.late() });
+            let done = state.step + played.len() as u64;
+            Batches::new(rule, train.tasks_per_step as usize, done)
+        });
         let thread = RolloutThread {
             host,
             rollouts,
             router: Arc::clone(&session.router),
             admission: Admission::new(schedule.clone(), rules).with_batches(batches),
             schedule: schedule.clone(),
-            by_arrival: train.order == BatchOrder::Arrival,
             keeps_versions: rules.keeps_versions,
             versions: session.trainer.versions(),
             cursors: played.values().last().map_or(&state.scenarios, |last| &last.cursors).clone(),
@@ -116,7 +112,6 @@ impl TrainingRun<'_> {
                 host,
                 train,
                 schedule,
-                by_arrival: train.order == BatchOrder::Arrival,
                 repeats: order.is_some(),
                 rollouts,
                 router: &router,
@@ -146,9 +141,7 @@ struct OuterLoop<'r> {
     host: &'r Host,
     train: &'r Train,
     schedule: &'r StepSchedule,
-    /// True if an update trains on the tasks that end first.
-    by_arrival: bool,
-    /// True if it trains on those of a run before.
+    /// True if updates train on the tasks of an earlier run's.
     repeats: bool,
     rollouts: &'r Rollouts,
     router: &'r PolicyRouter,
@@ -244,7 +237,7 @@ impl OuterLoop<'_> {
         stop: &StopRequest,
     ) -> Result<Option<StepTimes>, Error> {
         let barrier = self.next_barrier();
-        if self.by_arrival {
+        if self.schedule.is_by_arrival() {
             // The steps that waited for the checkpoint.
             let updates = vec![self.state.step; self.schedule.learners()];
             self.hand_over(&updates, Vec::new(), None, self.schedule.steps())?;
@@ -268,7 +261,7 @@ impl OuterLoop<'_> {
             let evaluate = finished.is_some() && self.is_evaluation_due(pace.finished());
             let until = if stop.is_requested() {
                 self.schedule.played_before_checkpoint(self.last_step(&pace, barrier, stop))
-            } else if self.by_arrival {
+            } else if self.schedule.is_by_arrival() {
                 // A checkpoint there has the tasks of whole steps.
                 self.schedule.played_before_checkpoint(barrier)
             } else {
@@ -296,7 +289,7 @@ impl OuterLoop<'_> {
             // Between barriers, the record may put tasks of later steps first.
             true => barrier,
             // Tasks of all steps that were handed over may be in the next batches, so a checkpoint has to come after them.
-            false if self.by_arrival => {
+            false if self.schedule.is_by_arrival() => {
                 begun.max(self.last_planned.saturating_sub(self.schedule.staleness())).min(barrier)
             }
             false => begun,

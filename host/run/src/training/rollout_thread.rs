@@ -54,8 +54,6 @@ pub(super) struct RolloutThread<'r> {
     pub router: Arc<PolicyRouter>,
     pub admission: Admission,
     pub schedule: StepSchedule,
-    /// True if an update trains on the tasks that end first.
-    pub by_arrival: bool,
     /// True if weights are kept beside others.
     pub keeps_versions: bool,
     /// Versions of all policies before the run, in the workflow's order.
@@ -70,7 +68,7 @@ pub(super) struct RolloutThread<'r> {
     pub open: BTreeMap<u64, OpenStep>,
     /// Results of tasks that wait for their batch, of steps that have ended.
     pub waiting: BTreeMap<TaskKey, TaskResults>,
-    /// What is known of steps that were drawn and not handed over. Empty if steps are handed over as they were drawn.
+    /// Steps that were drawn and not handed over. Empty if steps are handed over as they were drawn.
     pub drawn: BTreeMap<u64, DrawnStep>,
 }
 
@@ -180,7 +178,7 @@ impl RolloutThread<'_> {
                 let open = OpenStep::draw(self.rollouts, self.host, step, &self.cursors, weights).await?;
                 self.cursors = open.cursors().to_vec();
                 self.admission.add_episodes(step, &open.task_of());
-                if self.by_arrival {
+                if self.schedule.is_by_arrival() {
                     let (cursors, levels) = (self.cursors.clone(), open.levels().to_vec());
                     self.drawn.insert(step, DrawnStep { cursors, levels });
                 }
@@ -191,13 +189,11 @@ impl RolloutThread<'_> {
                     running.spawn(playing);
                 }
             }
-            Action::Collect { step } if self.by_arrival => {
+            Action::Collect { step } if self.schedule.is_by_arrival() => {
                 self.admission.close(step);
                 if let Some(mut open) = self.open.remove(&step) {
-                    for task in open.tasks() {
-                        let results = open.take(task);
-                        self.waiting.extend(results.map(|results| (results.task, results)));
-                    }
+                    let left = open.task_of().into_iter().filter_map(|task| open.take(task));
+                    self.waiting.extend(left.map(|results| (results.task, results)));
                     open.write_traces(self.rollouts)?;
                 }
                 self.drop_unused_weights();

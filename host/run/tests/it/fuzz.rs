@@ -24,7 +24,7 @@ fn workflow_json() {
         fs::write(root.join("workflow.json"), bytes).unwrap();
         let Ok(stored) = StoredWorkflow::read(&root) else { return };
         let _ = Graph::json_of_scenarios(&stored.workflow);
-        // Nobody trusts the run: whatever it names, nothing of the machine is opened.
+        // The run is not trusted: whatever it names, nothing of the machine is opened.
         let _ = Replayer::new(&host, &root, &BTreeMap::new(), false);
         let _ = RecordedRun::open(&root);
     });

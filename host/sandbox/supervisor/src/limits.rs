@@ -80,7 +80,7 @@ impl Limits {
     }
 }
 
-/// Checks a limit. A text that is not a number, such as `max` and `-1`, is none.
+/// Checks a limit. A text that is not a number, such as `max` and `-1`, stands for no limit.
 fn within(name: &'static str, text: Option<String>, check: impl Fn(&str) -> Option<bool>) -> Result<()> {
     match text {
         None => Err(Error::NoLimit(name)),
