@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bollard::errors::Error as BollardError;
-use bollard::query_parameters::RemoveContainerOptionsBuilder;
+use bollard::query_parameters::{RemoveContainerOptionsBuilder, WaitContainerOptionsBuilder};
 use bollard::{API_DEFAULT_VERSION, Docker};
+use futures::StreamExt;
 use tokio::sync::OnceCell;
 
 use super::error::DockerError;
@@ -15,6 +16,9 @@ use super::settings::DockerSettings;
 
 /// Timeout of a request in seconds. A busy engine takes seconds to create a container.
 const REQUEST_TIMEOUT: u64 = 60;
+
+/// Time to wait for a removal that the engine has begun.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time for which an engine gets no requests after a failure. It doubles with each further failure.
 const BACKOFF: Duration = Duration::from_millis(500);
@@ -111,12 +115,16 @@ impl DockerEngine {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Removes a container. It may be gone already.
+    /// Removes a container. It may be gone already, and one that has ended is being removed by the engine itself.
     pub async fn remove(&self, container: &str) {
         let Ok(docker) = self.docker().await else { return };
         let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
-        if let Err(error) = docker.remove_container(container, Some(options)).await {
-            tracing::debug!(endpoint = self.endpoint, container, %error, "removing a container");
+        let Err(error) = docker.remove_container(container, Some(options)).await else { return };
+        tracing::debug!(endpoint = self.endpoint, container, %error, "removing a container");
+        if let BollardError::DockerResponseServerError { status_code: 409, .. } = error {
+            let removed = WaitContainerOptionsBuilder::default().condition("removed").build();
+            let mut removal = docker.wait_container(container, Some(removed));
+            let _ = tokio::time::timeout(REMOVAL_TIMEOUT, removal.next()).await;
         }
     }
 }

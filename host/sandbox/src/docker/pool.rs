@@ -82,7 +82,8 @@ impl ContainerPool {
         }
         *pool.worker_loops.lock().unwrap_or_else(PoisonError::into_inner) = worker_loops;
         if started == 0 {
-            pool.close();
+            // A loop may be at its next attempt: its container must not outlive the error.
+            pool.shut_down().await;
             return Err(failure.unwrap_or_else(|| DockerError::NoEndpoint(String::new())).into());
         }
         Ok(pool)

@@ -214,13 +214,14 @@ async fn limits_are_those_of_the_settings(engine: &TestEngine) {
 }
 
 /// Writes runtimes, and returns the engine's arguments for them: `unlimited` starts containers without the limits that they
-/// should have, as engines without control groups do; `gvisor` is gVisor's.
+/// should have, as engines without control groups do, some of them a second later than others; `gvisor` is gVisor's.
 fn runtimes(folder: &Path) -> Vec<String> {
     let scripts = [
         (
             "unlimited",
             "#!/usr/bin/env python3\n\
-             import json, os, sys\n\
+             import json, os, sys, time\n\
+             if 'create' in sys.argv: time.sleep(os.getpid() // 8 % 2)\n\
              if '--bundle' in sys.argv:\n\
              \x20   path = sys.argv[sys.argv.index('--bundle') + 1] + '/config.json'\n\
              \x20   with open(path) as file: config = json.load(file)\n\
