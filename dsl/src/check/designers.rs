@@ -1,17 +1,18 @@
 //! Checks `designer` blocks and their palettes.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use pl_types::ItemKind;
 
 use super::block::{ItemOfBlock, check_settings};
 use super::resolve::sampling;
-use super::resolver::{BUILT_IN, NamedBlocks, Resolver};
+use super::resolver::{BUILT_IN, NamedBlocks, ResolvedPolicy, Resolver};
 use super::scenarios::ResolvedScenarios;
 use crate::diagnostic::DiagnosticCode;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::{Block, ValueKind};
-use crate::workflow::{Designer, ExecutorGroups, Palette};
+use crate::workflow::{BatchOrder, Designer, ExecutorGroups, Palette, Rollout, Scenario, Train};
 
 /// Item that designers are made of.
 const ITEM: &str = "designer";
@@ -41,6 +42,7 @@ impl Resolver<'_, '_, '_> {
                 "role" => ExecutorGroups::Role,
                 _ => ExecutorGroups::Design,
             },
+            alternate: NonZeroU32::new(own.integer("alternate")?),
             patterns: own.words("patterns")?,
             instructions: own.text("instructions").map(str::to_owned),
             constrained: own.boolean("constrained")?,
@@ -90,6 +92,85 @@ impl Resolver<'_, '_, '_> {
             max_visits: own.integer("max_visits")?,
             max_tokens: own.integer("max_tokens")?,
         })
+    }
+
+    /// Reports settings of a run that its designers can't be trained with, and turns in which nothing learns. `block` is that
+    /// of `train`.
+    pub(super) fn trained_designers(
+        &mut self,
+        block: &Block,
+        train: &Train,
+        designers: (&NamedBlocks, &[Option<Designer>]),
+        scenarios: &[Option<Scenario>],
+        policies: &[ResolvedPolicy],
+    ) {
+        let trained = scenarios.iter().flatten().filter(|scenario| scenario.weight > 0.0);
+        let used: BTreeSet<usize> = trained.filter_map(|scenario| scenario.designer).collect();
+        let Some(first) = used.first() else { return };
+        let name = designers.0.name(*first);
+        if train.rollout == Rollout::Tree {
+            let message = format!("designer `{name}` can't be trained with `rollout = tree`");
+            self.reports
+                .error(
+                    DiagnosticCode::BadSetting,
+                    block.setting_location("rollout"),
+                    message,
+                    "a tree goes on with one of its candidates, but all designs of a task are played to the end",
+                )
+                .help("set `rollout = flat`");
+        }
+        if train.max_refills > 0 {
+            let message = format!("designer `{name}` can't be trained with `max_refills`");
+            let label =
+                "tasks without a spread of returns can't be replaced once designs were written for them";
+            self.reports
+                .error(DiagnosticCode::BadSetting, block.setting_location("max_refills"), message, label)
+                .help("set `max_refills = 0`, or `flat_groups = keep`");
+        }
+        if train.order == BatchOrder::Arrival {
+            let message = format!("designer `{name}` can't be trained with `order = arrival`");
+            let label = "a step's designs are played when all of them are written, so no task ends early";
+            self.reports
+                .error(DiagnosticCode::BadSetting, block.setting_location("order"), message, label)
+                .help("set `order = keys`; `schedule = async` stays");
+        }
+        for at in used {
+            if let Some(Some(designer)) = designers.1.get(at) {
+                self.turns_of_learning(designers.0.blocks[at], designer, train, policies);
+            }
+        }
+    }
+
+    /// Reports turns of learning that change nothing.
+    fn turns_of_learning(
+        &mut self,
+        block: &Block,
+        designer: &Designer,
+        train: &Train,
+        policies: &[ResolvedPolicy],
+    ) {
+        let Some(alternate) = designer.alternate else { return };
+        let location = block.setting_location("alternate");
+        let trained = policies.iter().map(|one| one.policy.as_ref().filter(|policy| policy.train));
+        let trained: Vec<Option<&str>> = trained.map(|one| one.map(|policy| policy.name.as_str())).collect();
+        let writes = trained.get(designer.policy).is_some_and(Option::is_some);
+        let plays =
+            trained.iter().flatten().any(|name| designer.palette.policies.iter().any(|own| own == name));
+        if !(writes && plays) {
+            let frozen = if writes { "no policy of the palette is" } else { "the designer's policy is not" };
+            let message = format!("`alternate` has no effect: {frozen} trained");
+            self.reports
+                .error(DiagnosticCode::NoEffect, location, message, "")
+                .help("remove it, or remove `train = false` from the policy");
+        } else if alternate.get() >= train.steps {
+            let message = format!(
+                "designer `{}` never learns: `alternate` is {alternate}, but there are {} steps",
+                designer.name, train.steps
+            );
+            self.reports
+                .error(DiagnosticCode::NothingToTrain, location, message, "")
+                .help("reduce it, increase `steps`, or set `train = false` in the designer's policy");
+        }
     }
 
     pub(super) fn unused_designers(&mut self, designers: &NamedBlocks, scenarios: &ResolvedScenarios) {

@@ -88,6 +88,8 @@ impl Resolver<'_, '_, '_> {
                 self.returns_of_end(block, train, reward, &resolved_policies);
             }
             self.levels_by_arrival(block, train, &scenarios.list);
+            let designers = (&designers, resolved_designers.as_slice());
+            self.trained_designers(block, train, designers, &scenarios.list, &resolved_policies);
         }
         self.server_policies(&policies, &resolved_policies, &resolved_servers, &resolved_agents);
         self.sleeping_servers(&servers, &resolved_servers, train.as_ref().and_then(Option::as_ref));

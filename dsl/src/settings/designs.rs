@@ -59,6 +59,15 @@ pub(super) const DESIGNS: &[Setting] = &[
     ),
     setting(
         B::Designer,
+        "alternate",
+        count(0),
+        DefaultValue::Integer(0),
+        "Number of steps in a row that the agents of its designs learn in a run, then the designer, and so on by turns. 0 by \
+         default: both learn in every step. With turns, a change of the rewards has one cause: new teams, or better agents. \
+         The agents are first, since nothing tells designs apart while no agent can play them.",
+    ),
+    setting(
+        B::Designer,
         "patterns",
         SettingKind::Choices(PATTERNS),
         DefaultValue::AllWords,

@@ -87,6 +87,15 @@ impl Block {
         self.name.as_ref().map_or(Location::Span(self.keyword), |name| name.location)
     }
 
+    /// Returns the location of a setting's value. Returns that of the block for a setting that isn't written.
+    pub fn setting_location(&self, key: &str) -> Location {
+        let written = self.body.entries.iter().find_map(|entry| match entry {
+            Entry::Setting(setting) if setting.key.text == key => Some(setting.value.location),
+            _ => None,
+        });
+        written.unwrap_or(self.location())
+    }
+
     /// Returns the first inner block of a kind, with its name.
     pub fn inner(&self, kind: BlockKind) -> Option<(&Name, &Body)> {
         self.body.entries.iter().find_map(|entry| match entry {

@@ -1,5 +1,7 @@
 //! Designers of the checked workflow.
 
+use std::num::NonZeroU32;
+
 use pl_types::Sampling;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,6 +19,9 @@ pub struct Designer {
     /// Completions that the advantages of its designs' agents compare.
     #[serde(default)]
     pub executor_groups: ExecutorGroups,
+    /// Steps of a run in which the agents of its designs learn, and then the designer. `None` if both learn in every step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alternate: Option<NonZeroU32>,
     /// Hand-made teams that are played before the first round.
     pub patterns: Vec<String>,
     /// Text at the end of its prompt.
@@ -27,6 +32,15 @@ pub struct Designer {
     pub sampling: Sampling,
     pub max_tokens: u32,
     pub palette: Palette,
+}
+
+impl Designer {
+    /// Returns true if an update of `step` (counted from 1) trains on the designer's completions: in all steps, or in every
+    /// other block of `alternate` steps, from the second on. In the blocks between, the agents of its designs learn.
+    pub fn learns_in(&self, step: u64) -> bool {
+        let block = |steps: NonZeroU32| step.saturating_sub(1) / u64::from(steps.get());
+        self.alternate.is_none_or(|steps| block(steps) % 2 == 1)
+    }
 }
 
 /// Groups of the completions of designs' agents.

@@ -9,6 +9,7 @@ mod brief;
 mod episode;
 mod execute;
 mod files;
+mod numbers;
 mod prompt;
 mod propose;
 mod record;
@@ -19,6 +20,7 @@ mod team;
 mod view;
 
 pub(crate) use self::episode::design_of;
+pub(crate) use self::numbers::{designer_number, executor_numbers};
 pub(crate) use self::record::hash_of;
 pub(crate) use self::scenario::ScenarioDesigner;
 pub(crate) use self::team::Assessment;

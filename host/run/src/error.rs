@@ -195,9 +195,6 @@ pub enum Error {
     /// A file of a search can't be read or written.
     #[error("{}: {source}", path.display())]
     Designs { path: PathBuf, source: std::io::Error },
-    /// A run with these settings can't have a designer.
-    #[error("scenario {scenario} can't be trained with its designer: {reason}")]
-    DesignerTraining { scenario: String, reason: &'static str },
     /// A line of a search's record is not one.
     #[error("{}: line {line}: {source}; remove the line", path.display())]
     DesignRecord { path: PathBuf, line: usize, source: serde_json::Error },

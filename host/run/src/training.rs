@@ -1,5 +1,6 @@
 //! Training runs: started in a new run folder, or resumed from the last checkpoint of one.
 
+mod alternation;
 mod cursor;
 mod designs;
 mod kept_versions;

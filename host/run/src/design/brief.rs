@@ -13,6 +13,8 @@ use crate::workflow::CheckedWorkflow;
 #[derive(Clone)]
 pub(crate) struct DesignBrief {
     pub designer: Designer,
+    /// Position of the designer in the workflow.
+    pub position: usize,
     /// Items of the palette, in its order.
     pub items: Vec<Item>,
     /// Facts of the environment.
@@ -29,7 +31,8 @@ impl DesignBrief {
     pub fn new(checked: &CheckedWorkflow, scenario: usize) -> Result<DesignBrief, Error> {
         let workflow = &checked.workflow;
         let block = &workflow.scenarios[scenario];
-        let designer = block.designer.and_then(|at| workflow.designers.get(at)).ok_or(Error::NoDesigner)?;
+        let position = block.designer.ok_or(Error::NoDesigner)?;
+        let designer = workflow.designers.get(position).ok_or(Error::NoDesigner)?;
         let items = designer.palette.agents.iter().map(|path| {
             let (plugin, item) = path.rsplit_once('.').unwrap_or((path.as_str(), ""));
             item_of(checked, designer, plugin, item, ItemKind::Agent)
@@ -44,7 +47,7 @@ impl DesignBrief {
             let grammar = design_grammar(&designer.palette, &items, &environment.facts);
             sampling.grammar = Some(Arc::new(grammar));
         }
-        Ok(DesignBrief { designer: designer.clone(), items, facts: environment.facts, sampling })
+        Ok(DesignBrief { designer: designer.clone(), position, items, facts: environment.facts, sampling })
     }
 }
 

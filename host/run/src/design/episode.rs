@@ -15,6 +15,7 @@ use pl_rollout::{Agent, AgentRuntime, Environment, Episode, EpisodeSetup, Fault,
 use serde_json::{Map, Value};
 
 use super::brief::DesignBrief;
+use super::numbers::designer_number;
 use super::prompt::{FittingPrompt, NoRoom, Shown, first_that_fits};
 use super::propose::without_fences;
 use super::team::{Assessment, TeamBuilder};
@@ -32,14 +33,12 @@ pub(crate) fn designer_setup(
     encoder: ChatEncoder,
 ) -> EpisodeSetup {
     let (workflow, designer) = (&checked.workflow, &brief.designer);
-    let position = workflow.designers.iter().position(|one| one.name == designer.name).unwrap_or_default();
     let encoder = Arc::new(encoder);
     let name: Arc<str> = Arc::from(designer.name.as_str());
     let agent = DesignerAgent { brief: brief.clone(), encoder: Arc::clone(&encoder) };
     let runtime = AgentRuntime {
         name: designer.name.clone(),
-        // After the workflow's own agents.
-        number: (workflow.agents.len() + position) as u32,
+        number: designer_number(workflow, brief.position),
         agent: Arc::new(agent),
         encoder,
         policy: designer.policy,

@@ -14,6 +14,7 @@ use pl_types::Item;
 
 use super::brief::DesignBrief;
 use super::files::DesignFiles;
+use super::numbers::executor_numbers;
 use crate::chat::ChatFormat;
 use crate::error::Error;
 use crate::plan::counts::EpisodeBounds;
@@ -67,8 +68,8 @@ pub(crate) struct TeamBuilder {
     scenario: Arc<EpisodeSetup>,
     formats: Arc<[ChatFormat]>,
     date: NaiveDate,
-    /// Number of the first agent of a design in keys and groups: after the workflow's own agents and the designers.
-    first_number: usize,
+    /// Number of the first agent of a design in keys and groups.
+    first_number: u32,
 }
 
 impl TeamBuilder {
@@ -105,7 +106,7 @@ impl TeamBuilder {
             scenario,
             formats,
             date,
-            first_number: workflow.agents.len() + workflow.designers.len(),
+            first_number: executor_numbers(workflow, brief.position).start,
         })
     }
 
@@ -207,7 +208,7 @@ impl TeamBuilder {
                 roles[at] * most + earlier
             }
         };
-        (0..roles.len()).map(|at| (self.first_number + number(at)) as u32).collect()
+        (0..roles.len()).map(|at| self.first_number + number(at) as u32).collect()
     }
 }
 

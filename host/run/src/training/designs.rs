@@ -148,7 +148,11 @@ impl StepDesigns {
             });
             batch.append(design.played);
         }
-        let metrics = metrics(&records, &agents, &batch);
+        let mut metrics = metrics(&records, &agents, &batch);
+        if designer.alternate.is_some() {
+            let learns = if designer.learns_in(step) { "designer" } else { "agents" };
+            metrics.insert("learns".into(), learns.into());
+        }
         (ScenarioBatch { scenario, tasks, batch, designs: Some(metrics) }, records)
     }
 }

@@ -1,5 +1,6 @@
 //! Threads of the learners: each trains on the steps that it is given, one after the other.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
@@ -7,6 +8,7 @@ use std::time::Instant;
 
 use pl_rollout::SPAN_TARGET;
 use pl_trainer::{LearnerTraining, UpdateProgress};
+use pl_types::Transition;
 
 use crate::error::Error;
 use crate::host::Host;
@@ -18,6 +20,8 @@ use super::rollouts::PlayedStep;
 /// A step to train on.
 struct Order {
     played: Arc<PlayedStep>,
+    /// Numbers of the agents whose completions are not trained on.
+    left_out: Vec<Range<u32>>,
     /// Seed that rewards are shuffled by, if they are.
     shuffle: Option<[u8; 32]>,
 }
@@ -63,10 +67,16 @@ impl<'t, 'h> LearnerThreads<'t, 'h> {
         threads
     }
 
-    /// Starts a learner's update on a step. Its result is an event. If there is one learner alone, the update ends before
-    /// this returns.
-    pub fn train(&mut self, learner: usize, played: &Arc<PlayedStep>, shuffle: Option<[u8; 32]>) {
-        let order = Order { played: Arc::clone(played), shuffle };
+    /// Starts a learner's update on a step, without the completions of the agents with the numbers `left_out`. Its result is an
+    /// event. If there is one learner alone, the update ends before this returns.
+    pub fn train(
+        &mut self,
+        learner: usize,
+        played: &Arc<PlayedStep>,
+        left_out: Vec<Range<u32>>,
+        shuffle: Option<[u8; 32]>,
+    ) {
+        let order = Order { played: Arc::clone(played), left_out, shuffle };
         if let Some(only) = &mut self.only {
             // The loop receives it after this call.
             drop(self.events.send(only.result(&order)));
@@ -102,13 +112,15 @@ impl LearnerThread<'_, '_> {
 
     fn train(&mut self, order: &Order) -> Result<TrainedStep, Error> {
         let PlayedStep { step, transitions, .. } = &*order.played;
+        let is_left_out = |one: &&Transition| order.left_out.iter().any(|all| all.contains(&one.key.agent));
+        let trained: Vec<&Transition> = transitions.iter().filter(|one| !is_left_out(one)).collect();
         let started = Instant::now();
         let mut tracker = self.host.progress().start(Activity::Update);
         let mut progress = |progress: UpdateProgress| tracker.update(progress.done, progress.total);
         let policies = self.training.names().join(", ");
-        let span = tracing::info_span!(target: SPAN_TARGET, "update", step, policies, transitions = transitions.len());
-        let update =
-            span.in_scope(|| self.training.update(*step, transitions, order.shuffle, &mut progress))?;
+        let span =
+            tracing::info_span!(target: SPAN_TARGET, "update", step, policies, transitions = trained.len());
+        let update = span.in_scope(|| self.training.update(*step, trained, order.shuffle, &mut progress))?;
         drop(tracker);
         let policies = self.training.served(self.copies);
         let ended = Instant::now();

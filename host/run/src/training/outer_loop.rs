@@ -313,7 +313,7 @@ impl OuterLoop<'_> {
             let shuffle = self.train.shuffle_rewards;
             let shuffle = shuffle.then(|| seed::trainer(self.seed, "shuffled rewards", "", &[played.step]));
             pace.begin(learner);
-            threads.train(learner, played, shuffle);
+            threads.train(learner, played, self.rollouts.alternation.left_out(played.step), shuffle);
         }
         Ok(())
     }

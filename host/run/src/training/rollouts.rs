@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pl_dsl::workflow::objective::PolicyTraining;
-use pl_dsl::workflow::{BatchOrder, Curriculum, Evaluation, Rise, Rollout, Train};
+use pl_dsl::workflow::{Curriculum, Evaluation, Rise, Train};
 use pl_record::{TraceFile, Traces};
 use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutProgress, SPAN_TARGET, TaskSource, Trace};
 use pl_types::{EpisodeId, TaskKey, Transition};
@@ -21,6 +21,7 @@ use crate::progress::{Activity, Notice, Tracker};
 use crate::session::{Session, token_counter};
 use crate::workflow::CheckedWorkflow;
 
+use super::alternation::Alternation;
 use super::cursor::ScenarioCursor;
 use super::step_weights::StepWeights;
 
@@ -72,6 +73,7 @@ pub(super) struct Rollouts {
     /// Training of each policy. `None` for policies that are not trained.
     pub trainings: Vec<Option<PolicyTraining>>,
     pub scenarios: Vec<TrainedScenario>,
+    pub alternation: Alternation,
     evaluations: Vec<(Evaluation, TaskSource)>,
     traces: Option<Traces>,
 }
@@ -112,10 +114,6 @@ impl Rollouts {
                     }
                     false => None,
                 };
-                if let (Some(_), Some(reason)) = (&designer, cannot_train_designers(&train)) {
-                    let scenario = block.name.clone().unwrap_or_default();
-                    return Err(Error::DesignerTraining { scenario, reason });
-                }
                 scenarios.push(TrainedScenario {
                     name: block.name.clone(),
                     weight: block.weight,
@@ -136,7 +134,17 @@ impl Rollouts {
         })?;
         let router = Arc::clone(&session.router);
         let trainings = workflow.policies.iter().map(|policy| policy.training.clone()).collect();
-        Ok(Rollouts { router, seed: session.seed, train, trainings, scenarios, evaluations, traces: None })
+        let (alternation, traces) = (Alternation::new(workflow), None);
+        Ok(Rollouts {
+            router,
+            seed: session.seed,
+            train,
+            trainings,
+            scenarios,
+            alternation,
+            evaluations,
+            traces,
+        })
     }
 
     /// Writes the trace of every episode from now on.
@@ -303,20 +311,6 @@ impl Rollouts {
             Err(source) => Err(failed(source, None, None)),
         }
     }
-}
-
-/// Returns the reason why a run with these settings can't have a designer. Returns `None` if it can.
-fn cannot_train_designers(train: &Train) -> Option<&'static str> {
-    if train.rollout == Rollout::Tree {
-        return Some("a tree has no designs; set `rollout = flat` in `train`");
-    }
-    if train.max_refills > 0 {
-        return Some(
-            "tasks without a spread can't be replaced; set `max_refills = 0` or `flat_groups = keep`",
-        );
-    }
-    (train.order == BatchOrder::Arrival)
-        .then_some("a step's designs are played when all of them are written; set `order = keys`")
 }
 
 /// Returns true if an evaluation is due after `step`. After the last step, all are due that have an interval.

@@ -40,6 +40,21 @@ fn success(record: &DesignRecord) -> Option<f64> {
     }
 }
 
+/// Compares everything that two runs of `steps` steps have recorded, and their last weights.
+fn assert_equal(whole: &Path, part: &Path, steps: u64) {
+    let mut names: Vec<String> =
+        ["metrics.jsonl", "designs.jsonl", "failures.jsonl"].map(str::to_owned).into();
+    names.extend((1..=steps).map(|step| format!("steps/{step:06}.parquet")));
+    names.extend((1..=steps).map(|step| format!("traces/{step:06}.jsonl.zst")));
+    for policy in ["architect", "singer"] {
+        names.push(format!("checkpoints/step-{steps:08}/policies/{policy}/adapter_model.safetensors"));
+    }
+    for name in &names {
+        let read = |root: &Path| std::fs::read(root.join(name)).unwrap();
+        assert!(read(whole) == read(part), "{name} differs");
+    }
+}
+
 #[test]
 fn designs_of_a_task_and_executions_of_a_design_are_groups() {
     let workflow = Workflow::new("designer.mas", "");
@@ -115,17 +130,7 @@ fn a_run_is_deterministic_resumes_bit_for_bit_and_replays() {
     workflow.try_run("part", &["train.steps=1", "train.episodes=1"]).unwrap();
     let part = workflow.path("part");
     resume(&part, &["train.steps=2", "train.episodes=8"]).unwrap();
-    let mut names: Vec<String> =
-        ["metrics.jsonl", "designs.jsonl", "failures.jsonl"].map(str::to_owned).into();
-    names.extend((1..=2).map(|step| format!("steps/{step:06}.parquet")));
-    names.extend((1..=2).map(|step| format!("traces/{step:06}.jsonl.zst")));
-    for policy in ["architect", "singer"] {
-        names.push(format!("checkpoints/step-00000002/policies/{policy}/adapter_model.safetensors"));
-    }
-    for name in &names {
-        let read = |root: &Path| std::fs::read(root.join(name)).unwrap();
-        assert!(read(&whole) == read(&part), "{name} differs");
-    }
+    assert_equal(&whole, &part, 2);
     let host = host();
     let (replayer, recorded) =
         (Replayer::new(&host, &part, &BTreeMap::new(), false).unwrap(), RecordedRun::open(&part).unwrap());
@@ -176,13 +181,51 @@ fn designs_that_can_not_be_played_are_scored_and_the_run_goes_on() {
 }
 
 #[test]
-fn what_designers_can_not_be_trained_with_is_refused() {
+fn agents_and_designer_learn_by_turns() {
     let workflow = Workflow::new("designer.mas", "");
-    for (setting, reason) in
-        [("train.rollout=tree", "a tree has no designs"), ("train.flat_groups=drop", "max_refills")]
-    {
-        let error = workflow.try_run("refused", &[setting]).unwrap_err();
-        assert!(error.to_string().contains(reason), "{error}");
-        assert!(!workflow.path("refused").exists());
+    let whole = workflow.run(&["train.steps=3", "writer.alternate=1"]);
+    let updated = |line: &Value| -> Vec<String> {
+        line["policies"].as_object().unwrap().keys().map(String::clone).collect()
+    };
+    let lines = metrics(&whole, "step");
+    assert_eq!(lines.iter().map(updated).collect::<Vec<_>>(), [["singer"], ["architect"], ["singer"]]);
+    let learns = |line: &Value| line["scenarios"]["made"]["designs"]["learns"].clone();
+    assert_eq!(lines.iter().map(learns).collect::<Vec<_>>(), ["agents", "designer", "agents"]);
+    workflow.try_run("part", &["train.steps=2", "writer.alternate=1", "train.episodes=1"]).unwrap();
+    let part = workflow.path("part");
+    resume(&part, &["train.steps=3", "train.episodes=8"]).unwrap();
+    assert_equal(&whole, &part, 3);
+}
+
+#[test]
+fn one_policy_may_learn_to_design_and_to_act_by_turns() {
+    let workflow = Workflow::new("designer.mas", "");
+    let run = workflow.run(&[
+        "train.steps=2",
+        "writer.alternate=1",
+        "writer.policy=singer",
+        "architect.train=false",
+    ]);
+    for (step, designer) in [(1, false), (2, true)] {
+        let own = transitions(&run, step).into_iter().filter(|one| is_of_designer(one) == designer);
+        let tokens: usize = own.map(|one| one.completion.len()).sum();
+        assert!(tokens > 0);
+        let line = &metrics(&run, "step")[step as usize - 1];
+        assert_eq!(line["policies"]["singer"]["tokens"], tokens, "{line}");
     }
+}
+
+#[test]
+fn designs_that_are_played_ahead_are_the_same_in_every_run() {
+    let workflow = Workflow::new("designer.mas", "");
+    let settings = ["train.steps=3", "train.schedule=async", "train.staleness=2", "train.checkpoint_every=2"];
+    let whole = workflow.run(&settings);
+    workflow.try_run("part", &[&settings[..], &["train.episodes=2"]].concat()).unwrap();
+    let part = workflow.path("part");
+    // Without its last checkpoint, it continues from one that has designs of steps which were played ahead of their updates.
+    std::fs::remove_dir_all(part.join("checkpoints/step-00000003")).unwrap();
+    let before = std::fs::read_to_string(part.join("checkpoints/step-00000002/checkpoint.json")).unwrap();
+    assert!(before.contains("\"designs\""), "{before}");
+    resume(&part, &["train.episodes=8"]).unwrap();
+    assert_equal(&whole, &part, 3);
 }

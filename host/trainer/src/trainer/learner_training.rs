@@ -49,10 +49,10 @@ impl LearnerTraining<'_> {
     /// # Errors
     /// Nothing was changed when a transition does not fit its policy; after an error of libtorch the state is undefined,
     /// and the run goes on from its last checkpoint.
-    pub fn update(
+    pub fn update<'a>(
         &mut self,
         step: u64,
-        transitions: &[Transition],
+        transitions: impl IntoIterator<Item = &'a Transition>,
         shuffle: Option<[u8; 32]>,
         progress: &mut dyn FnMut(UpdateProgress),
     ) -> Result<LearnerUpdate, Error> {
@@ -76,7 +76,7 @@ impl LearnerTraining<'_> {
     pub(super) fn own_transitions<'a>(
         &self,
         step: u64,
-        transitions: &'a [Transition],
+        transitions: impl IntoIterator<Item = &'a Transition>,
     ) -> Result<Vec<(&'a Transition, TurnOutcome)>, Error> {
         let mut own = Vec::new();
         for transition in transitions {
