@@ -242,7 +242,7 @@ fn plan(mode: Rollout, tasks: Vec<Arc<Task>>) -> RolloutPlan {
 fn bench_batch(bencher: Bencher<'_, '_>, runtime: &Runtime, setup: &Arc<EpisodeSetup>, plan: &RolloutPlan) {
     let count = plan.tasks.len() * (SAMPLES * TURNS) as usize * setup.agents.len();
     bencher.counter(ItemsCount::new(count)).bench_local(|| {
-        let batch = runtime.block_on(play_batch(Arc::clone(setup), plan, |_| {})).expect("a batch");
+        let batch = runtime.block_on(play_batch(setup.clone(), plan, |_| {})).expect("a batch");
         assert_eq!((batch.transitions.len(), batch.failures.len()), (count, 0));
     });
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream;
 use pl_dsl::workflow::Rollout;
@@ -92,6 +93,24 @@ impl RolloutPlan {
     }
 }
 
+/// Player of the episodes of plans. An [`EpisodeSetup`] plays them in this process.
+#[async_trait]
+pub trait PlayEpisodes: Send + Sync {
+    /// Plays an episode, or a tree, and again with fresh random streams if it fails. Returns all attempts in order, which
+    /// don't depend on where they are played.
+    ///
+    /// # Errors
+    /// If nothing can play it.
+    async fn play(&self, plan: &Arc<RolloutPlan>, task: u32, sample: u32) -> Result<Vec<Attempt>, Error>;
+}
+
+#[async_trait]
+impl PlayEpisodes for EpisodeSetup {
+    async fn play(&self, plan: &Arc<RolloutPlan>, task: u32, sample: u32) -> Result<Vec<Attempt>, Error> {
+        Ok(plan.play(self, task, sample).await)
+    }
+}
+
 /// The results of a batch.
 #[derive(Debug, Clone, Default)]
 pub struct RolloutBatch {
@@ -145,24 +164,24 @@ impl RolloutBatch {
 /// Plays all episodes of a plan. The result does not depend on `in_flight` or on timing.
 ///
 /// # Errors
-/// [`Error::Worker`] if a task of the runtime panicked.
+/// [`Error::Worker`] if a task of the runtime panicked; those of the player.
 pub async fn play_batch(
-    setup: Arc<EpisodeSetup>,
+    player: Arc<dyn PlayEpisodes>,
     plan: &RolloutPlan,
     mut progress: impl FnMut(RolloutProgress),
 ) -> Result<RolloutBatch, Error> {
     let total = plan.size();
     let shared = Arc::new(plan.clone());
     let mut running = stream::iter(plan.episodes().into_iter().map(|(task, sample)| {
-        let (setup, plan) = (Arc::clone(&setup), Arc::clone(&shared));
-        tokio::spawn(async move { plan.play(&setup, task, sample).await }.in_current_span())
+        let (player, plan) = (Arc::clone(&player), Arc::clone(&shared));
+        tokio::spawn(async move { player.play(&plan, task, sample).await }.in_current_span())
     }))
     .buffer_unordered(plan.in_flight.max(1));
     let mut attempts: Vec<Attempt> = Vec::new();
     let mut state = RolloutProgress { done: 0, total };
     progress(state);
     while let Some(finished) = running.next().await {
-        attempts.extend(finished?);
+        attempts.extend(finished??);
         state.done += 1;
         progress(state);
     }

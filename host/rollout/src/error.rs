@@ -57,4 +57,7 @@ pub enum Error {
     /// The task of an episode panicked or was cancelled.
     #[error("the worker of an episode ended early: {0}")]
     Worker(#[from] tokio::task::JoinError),
+    /// What plays the episodes elsewhere failed.
+    #[error(transparent)]
+    Player(Box<dyn std::error::Error + Send + Sync>),
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pl_record::TraceFile;
-use pl_rollout::{Attempt, EpisodeSetup, RolloutPlan, SPAN_TARGET, Trace};
+use pl_rollout::{Attempt, PlayEpisodes, RolloutPlan, SPAN_TARGET, Trace};
 use pl_trainer::filter::tasks_without_spread;
 use pl_types::{Phase, TaskKey};
 
@@ -52,7 +52,7 @@ pub(super) struct OpenStep {
 struct DrawnTasks {
     scenario: usize,
     part: Part,
-    setup: Arc<EpisodeSetup>,
+    player: Arc<dyn PlayEpisodes>,
     plan: Arc<RolloutPlan>,
     attempts: Vec<Attempt>,
 }
@@ -157,8 +157,8 @@ impl OpenStep {
             };
             self.cursors[scenario].next_task += u64::from(count);
             self.tasks += count;
-            let setup = self.weights.setup(setup);
-            round.push(DrawnTasks { scenario, part, setup, plan: Arc::new(plan), attempts: Vec::new() });
+            let player: Arc<dyn PlayEpisodes> = self.weights.setup(setup);
+            round.push(DrawnTasks { scenario, part, player, plan: Arc::new(plan), attempts: Vec::new() });
         }
         self.begin_round(round);
         Ok(())
@@ -188,22 +188,20 @@ impl OpenStep {
     }
 
     /// Returns the play of an episode, by its position in the step. `None` if there is no such episode.
-    pub fn play(&self, episode: usize) -> Option<impl Future<Output = EndedEpisode> + Send + 'static> {
+    pub fn play(
+        &self,
+        episode: usize,
+    ) -> Option<impl Future<Output = Result<EndedEpisode, pl_rollout::Error>> + Send + 'static> {
         let (scenario, task, sample) = *self.order.get(episode.checked_sub(self.earlier)?)?;
         let drawn = self.round.get(scenario)?;
-        let (setup, plan) = (Arc::clone(&drawn.setup), Arc::clone(&drawn.plan));
+        let (player, plan) = (Arc::clone(&drawn.player), Arc::clone(&drawn.plan));
         let step = self.step;
         let key = TaskKey { step, task: plan.first_task + task };
         let playing = async move {
             let started = Instant::now();
-            let attempts = plan.play(&setup, task, sample).await;
-            EndedEpisode {
-                step,
-                episode,
-                scenario,
-                attempts,
-                time: EpisodeTime { task: key, started, ended: Instant::now() },
-            }
+            let attempts = player.play(&plan, task, sample).await?;
+            let time = EpisodeTime { task: key, started, ended: Instant::now() };
+            Ok(EndedEpisode { step, episode, scenario, attempts, time })
         };
         Some(tracing::Instrument::instrument(playing, self.span.clone()))
     }
@@ -266,8 +264,14 @@ impl OpenStep {
 
     fn draw_executions(&self, scenario: usize, executions: Executions) -> DrawnTasks {
         let Executions { design, setup, plan } = executions;
-        let setup = self.weights.setup(&Arc::new(setup));
-        DrawnTasks { scenario, part: Part::Design(design), setup, plan: Arc::new(plan), attempts: Vec::new() }
+        let player = self.weights.setup(&Arc::new(setup));
+        DrawnTasks {
+            scenario,
+            part: Part::Design(design),
+            player,
+            plan: Arc::new(plan),
+            attempts: Vec::new(),
+        }
     }
 
     /// Returns the results of the step.

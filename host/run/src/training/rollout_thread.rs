@@ -115,7 +115,7 @@ impl RolloutThread<'_> {
     async fn play(
         &mut self,
         mut handovers: UnboundedReceiver<Handover>,
-        running: &mut JoinSet<EndedEpisode>,
+        running: &mut JoinSet<Result<EndedEpisode, pl_rollout::Error>>,
         send: &mut dyn FnMut(RolloutEvent),
     ) -> Result<(), Error> {
         let mut is_connected = true;
@@ -135,12 +135,8 @@ impl RolloutThread<'_> {
                     }
                 },
                 Some(ended) = running.join_next() => {
-                    let failed = |error| Error::Rollout {
-                        source: Box::new(pl_rollout::Error::from(error)),
-                        run: None,
-                        episode: None,
-                    };
-                    let ended = ended.map_err(failed)?;
+                    let failed = |error| Error::Rollout { source: Box::new(error), run: None, episode: None };
+                    let ended = ended.map_err(pl_rollout::Error::from).flatten().map_err(failed)?;
                     let (step, episode) = (ended.step, ended.episode);
                     if let Some(open) = self.open.get_mut(&step) {
                         open.end(ended);
@@ -154,7 +150,7 @@ impl RolloutThread<'_> {
     async fn act(
         &mut self,
         action: Action,
-        running: &mut JoinSet<EndedEpisode>,
+        running: &mut JoinSet<Result<EndedEpisode, pl_rollout::Error>>,
         send: &mut dyn FnMut(RolloutEvent),
     ) -> Result<(), Error> {
         match action {

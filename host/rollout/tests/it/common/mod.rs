@@ -435,13 +435,13 @@ pub fn plan(mode: Rollout, tasks: u32, samples: u32) -> RolloutPlan {
 /// Plays on one thread.
 pub fn play(setup: &Arc<EpisodeSetup>, plan: &RolloutPlan) -> Result<RolloutBatch, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(play_batch(Arc::clone(setup), plan, |_| {}))?.with_episodes(plan.step)
+    runtime.block_on(play_batch(setup.clone(), plan, |_| {}))?.with_episodes(plan.step)
 }
 
 /// Plays on two threads.
 pub fn play_on_two(setup: &Arc<EpisodeSetup>, plan: &RolloutPlan) -> Result<RolloutBatch, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-    runtime.block_on(play_batch(Arc::clone(setup), plan, |_| {}))?.with_episodes(plan.step)
+    runtime.block_on(play_batch(setup.clone(), plan, |_| {}))?.with_episodes(plan.step)
 }
 
 pub fn groups(transitions: &[Transition]) -> BTreeMap<Group, Vec<&Transition>> {
