@@ -124,7 +124,7 @@ fn link(name: &str) -> String {
 
 /// Description of a block and of all its settings.
 fn block_page(kind: BlockKind) -> String {
-    if kind == BlockKind::PolicyTrain {
+    if matches!(kind, BlockKind::PolicyTrain | BlockKind::PolicyDevices) {
         return block(kind).replace("```mas", "```text");
     }
     let pages =

@@ -225,7 +225,7 @@ pub(crate) fn check_body(
         }
     }
     reports.via = outer_via;
-    if kind != BlockKind::PolicyTrain {
+    if !matches!(kind, BlockKind::PolicyTrain | BlockKind::PolicyDevices) {
         defaults(kind, title, location, body, &meant, &mut out, reports);
     }
     if let ItemOfBlock::Item(item) = guest

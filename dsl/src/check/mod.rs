@@ -4,6 +4,7 @@ mod block;
 mod condition;
 mod corpora;
 mod designers;
+mod devices;
 mod grammar;
 mod logic;
 mod objective;

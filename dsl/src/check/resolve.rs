@@ -25,7 +25,9 @@ use crate::source::Sources;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::{Block, File};
 use crate::workflow::layout;
-use crate::workflow::{Agent, Designer, Evaluation, Layout, LongPrompt, Lora, Model, Policy, Workflow};
+use crate::workflow::{
+    Agent, Designer, Devices, Evaluation, Layout, LongPrompt, Lora, Model, Policy, Workflow,
+};
 
 /// Checks the whole tree. The workflow is `None` if an error was reported.
 pub(crate) fn resolve(
@@ -83,6 +85,7 @@ impl Resolver<'_, '_, '_> {
         let train_block = self.single(file, BlockKind::Train, false);
         let train =
             train_block.map(|block| self.train(block, &agents, &resolved_agents, &mut resolved_policies));
+        self.devices(file, &mut resolved_policies);
         if let (Some(block), Some(Some(train))) = (train_block, &train) {
             for reward in scenarios.trained_rewards() {
                 self.returns_of_end(block, train, reward, &resolved_policies);
@@ -182,6 +185,7 @@ impl Resolver<'_, '_, '_> {
         let server = own.text("server").map(|_| self.reference(&own, "server", servers, "server"));
         let locations = ["server", "served", "from"].map(|key| own.location(key));
         let blocks = self.policy_blocks(block, &own, models);
+        let devices = self.inner(block, BlockKind::PolicyDevices);
         let policy = || {
             Some(Policy {
                 name: name.to_owned(),
@@ -197,11 +201,12 @@ impl Resolver<'_, '_, '_> {
                     None => None,
                 },
                 served: own.text("served").map(str::to_owned),
+                devices: Devices::default(),
                 training: None,
             })
         };
         let [server, served, from] = locations;
-        ResolvedPolicy { policy: policy(), blocks, server, served, from }
+        ResolvedPolicy { policy: policy(), blocks, devices, server, served, from }
     }
 
     fn agents(&mut self, agents: &NamedBlocks, policies: &NamedBlocks) -> Vec<ResolvedAgent> {

@@ -64,6 +64,8 @@ pub(super) struct ResolvedAgent {
 pub(super) struct ResolvedPolicy {
     pub policy: Option<Policy>,
     pub blocks: PolicyBlocks,
+    /// Its own `devices { … }`.
+    pub devices: Option<BlockSettings>,
     /// Locations of settings that servers limit.
     pub server: Option<Location>,
     pub served: Option<Location>,

@@ -15,7 +15,7 @@ use crate::workflow::{
 
 impl Resolver<'_, '_, '_> {
     /// Checks a block that has its defaults if it is not written.
-    fn implied(&mut self, file: &File, kind: BlockKind) -> BlockSettings {
+    pub(super) fn implied(&mut self, file: &File, kind: BlockKind) -> BlockSettings {
         if let Some(block) = self.single(file, kind, false) {
             return check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
         }

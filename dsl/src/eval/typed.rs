@@ -46,8 +46,8 @@ fn evaluate_kind(
         }
         SettingKind::Choices(choices) => words(key, kind, value, choices, scope, reports),
         SettingKind::Texts => texts(key, kind, value, scope, reports),
-        SettingKind::Addresses => {
-            // One address is a list of one.
+        SettingKind::Addresses | SettingKind::Devices => {
+            // One is a list of one.
             let single = match &value.kind {
                 ValueKind::Text(_) => Some(value.clone()),
                 ValueKind::Raw(raw) if !raw.trim_start().starts_with('[') => {

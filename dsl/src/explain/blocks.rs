@@ -9,6 +9,7 @@ impl BlockKind {
             BlockKind::Lora => "a trainable adapter; without it, the whole model is trained",
             BlockKind::PolicyTrain => "settings of its training that differ from those of the file",
             BlockKind::Critic => "the critic of `advantage = gae`, if it differs from the defaults",
+            BlockKind::PolicyDevices => "devices of the policy that differ from those of the file",
             BlockKind::Roles => "agents that use other policies in this evaluation",
             BlockKind::Grant => "access to folders and hosts; without it, the plugin has none",
             BlockKind::Palette => "what its designs may use; required",
@@ -106,6 +107,11 @@ impl BlockKind {
                 "Generation of completions. Optional; the defaults apply without it. It affects memory and speed, not \
                  results."
             }
+            BlockKind::Devices => {
+                "Devices that policies are generated for and trained on: cores of the CPU, or a GPU. Optional; without it, \
+                 both use the whole machine. Rollouts and training that overlap (`schedule = one_step_off`, `async`) then \
+                 don't take each other's time. A policy may have others in a `devices { … }` of its own."
+            }
             BlockKind::Train => {
                 "Training of the policies. A file without it can be played and evaluated. The settings of the \
                  objective and of the optimiser are defaults: a policy may have others in a `train { … }` of its own."
@@ -128,6 +134,11 @@ impl BlockKind {
                 "Written inside a policy with `advantage = gae`: a value head that estimates the return from each token \
                  on. It reads the hidden states of the policy, of an adapter of its own or of a model of its own. \
                  Without the block, the policy has a critic with the defaults."
+            }
+            BlockKind::PolicyDevices => {
+                "Written inside a policy: devices that differ from those of the file's `devices`. Policies with the same \
+                 `rollout` share a pool; others get an engine of their own, with a copy of their model. The adapters of one \
+                 model are trained together, so they have the same `train`."
             }
             BlockKind::Curriculum => {
                 "Written inside an environment, in place of `level`: the level of generated tasks begins at `from` and rises \

@@ -123,8 +123,8 @@ pub fn head(kind: BlockKind) -> String {
 /// Form and purpose of a block, with a line for each setting.
 pub fn block(kind: BlockKind) -> String {
     let mut out = head(kind);
-    if kind == BlockKind::PolicyTrain {
-        // Their descriptions are those of the file's `train`.
+    if matches!(kind, BlockKind::PolicyTrain | BlockKind::PolicyDevices) {
+        // Their descriptions are those of the file's `train` and `devices`.
         let keys: Vec<String> = settings::in_block(kind).map(|one| format!("`{}`", one.key)).collect();
         let _ = write!(out, "\n\nSettings: {}.", keys.join(", "));
         return out;
@@ -161,7 +161,7 @@ pub fn layout() -> String {
 /// List of all topics, in Markdown.
 pub fn topics() -> String {
     let mut out = "# Blocks and their settings\n\n".to_owned();
-    for kind in blocks().filter(|kind| *kind != BlockKind::PolicyTrain) {
+    for kind in blocks().filter(|kind| !matches!(kind, BlockKind::PolicyTrain | BlockKind::PolicyDevices)) {
         let keys: Vec<&str> = settings::head_setting(kind)
             .into_iter()
             .chain(settings::in_block(kind))

@@ -23,7 +23,7 @@ pub struct Setting {
     pub since: &'static str,
     /// True if it is written in the block's head, after the `=`. `--set` addresses it by its key.
     pub in_head: bool,
-    /// True if a policy's own `train { … }` may have it too.
+    /// True if a policy's own `train { … }` or `devices { … }` may have it too.
     pub per_policy: bool,
 }
 
@@ -54,6 +54,8 @@ pub enum SettingKind {
     Texts,
     /// One text in quotes or a list of them: addresses of servers.
     Addresses,
+    /// One device in quotes or a list of them.
+    Devices,
     /// The path of a corpus, relative like other paths, or the address of its server.
     Corpus,
     /// A path in quotes, relative to the workflow file, or to the working folder in `--set`.
@@ -149,6 +151,9 @@ impl fmt::Display for SettingKind {
             SettingKind::Texts => f.write_str("a list of texts such as `[\"###\"]`"),
             SettingKind::Addresses => {
                 f.write_str("an address such as `\"http://10.0.0.1:8000\"`, or a list of them")
+            }
+            SettingKind::Devices => {
+                f.write_str("a device such as `\"cpu:0\"` or `\"cuda:0\"`, or a list of them")
             }
             SettingKind::Corpus => f.write_str("a path or an address in quotes"),
             SettingKind::Path => f.write_str("a path in quotes"),

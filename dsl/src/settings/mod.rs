@@ -24,7 +24,8 @@ pub(crate) use units::{show_bytes, show_duration};
 
 use crate::syntax::block_kind::BlockKind;
 
-/// All settings, block by block. Those of a policy's own `train { … }` are settings of [`BlockKind::Train`].
+/// All settings, block by block. Those of a policy's own `train { … }` are settings of [`BlockKind::Train`], and likewise those
+/// of its `devices { … }`.
 pub fn all() -> impl Iterator<Item = &'static Setting> {
     [team::TEAM, designs::DESIGNS, run::RUN, training::TRAINING, training::CRITIC].into_iter().flatten()
 }
@@ -32,6 +33,11 @@ pub fn all() -> impl Iterator<Item = &'static Setting> {
 /// Setting in a block's head. Returns `None` if the block has no such setting.
 pub fn head_setting(block: BlockKind) -> Option<&'static Setting> {
     all().find(|setting| setting.block == block && setting.in_head)
+}
+
+/// Returns the block in which a policy has settings of a block of the file.
+fn of_policy(block: BlockKind) -> BlockKind {
+    if block == BlockKind::Devices { BlockKind::PolicyDevices } else { BlockKind::PolicyTrain }
 }
 
 /// Settings between a block's braces.
@@ -42,7 +48,7 @@ pub fn in_block(block: BlockKind) -> impl Iterator<Item = &'static Setting> {
         for setting in all().filter(|setting| !setting.in_head) {
             by_block.entry(setting.block).or_default().push(setting);
             if setting.per_policy {
-                by_block.entry(BlockKind::PolicyTrain).or_default().push(setting);
+                by_block.entry(of_policy(setting.block)).or_default().push(setting);
             }
         }
         by_block

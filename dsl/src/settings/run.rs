@@ -59,6 +59,12 @@ const FAULTS: &[Choice] = &[
 
 use BlockKind as B;
 
+/// Setting of `devices { … }`, which a policy's own `devices { … }` may also have.
+const fn setting_of_devices(key: &'static str, doc: &'static str) -> Setting {
+    let default = DefaultValue::Absent("all cores, or the GPU");
+    Setting { per_policy: true, ..setting(B::Devices, key, SettingKind::Devices, default, doc) }
+}
+
 /// Settings of these blocks, block by block.
 pub(super) const RUN: &[Setting] = &[
     setting(
@@ -200,6 +206,17 @@ pub(super) const RUN: &[Setting] = &[
         SettingKind::Integer { min: 1, max: 1024 },
         DefaultValue::Absent("one per core"),
         "Number of threads for generation on a CPU. It affects speed, not results.",
+    ),
+    setting_of_devices(
+        "rollout",
+        "Cores or GPU that completions are generated on. A core is `cpu:N`, several are `cpu:A-B` or a list, and `cpu` is all \
+         of them, with one thread for each; a GPU is `cuda:N`. Without it, generation uses all cores (`inference.threads`). \
+         Plugins and sandboxed programs run on any core. The number of threads is part of what a run's bits depend on.",
+    ),
+    setting_of_devices(
+        "train",
+        "Cores or GPU that learners update on, written like `rollout`. Without it, training uses all cores. Learners of \
+         different models may have different cores; all that train on a GPU use the same one.",
     ),
     setting(
         B::Train,

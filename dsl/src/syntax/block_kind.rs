@@ -35,6 +35,8 @@ pub enum BlockKind {
     Sandbox,
     /// `inference { … }`
     Inference,
+    /// `devices { … }`
+    Devices,
     /// `train { … }`
     Train,
     /// `evaluate NAME { … }`
@@ -45,6 +47,8 @@ pub enum BlockKind {
     PolicyTrain,
     /// `critic { … }`, inside a policy.
     Critic,
+    /// `devices { … }`, inside a policy.
+    PolicyDevices,
     /// `curriculum { … }`, inside an environment.
     Curriculum,
     /// `roles { … }`, inside an evaluation.
@@ -83,6 +87,7 @@ impl BlockKind {
         BlockKind::Mix,
         BlockKind::Sandbox,
         BlockKind::Inference,
+        BlockKind::Devices,
         BlockKind::Train,
         BlockKind::Evaluate,
     ];
@@ -106,6 +111,7 @@ impl BlockKind {
             BlockKind::Mix => "mix",
             BlockKind::Sandbox => "sandbox",
             BlockKind::Inference => "inference",
+            BlockKind::Devices | BlockKind::PolicyDevices => "devices",
             BlockKind::Train | BlockKind::PolicyTrain => "train",
             BlockKind::Evaluate => "evaluate",
             BlockKind::Lora => "lora",
@@ -133,6 +139,7 @@ impl BlockKind {
         BlockKind::Lora,
         BlockKind::PolicyTrain,
         BlockKind::Critic,
+        BlockKind::PolicyDevices,
         BlockKind::Grant,
         BlockKind::Curriculum,
         BlockKind::Palette,
@@ -142,7 +149,9 @@ impl BlockKind {
     /// Returns the kinds of blocks that may be nested in this one.
     pub fn inner(self) -> &'static [BlockKind] {
         match self {
-            BlockKind::Policy => &[BlockKind::Lora, BlockKind::PolicyTrain, BlockKind::Critic],
+            BlockKind::Policy => {
+                &[BlockKind::Lora, BlockKind::PolicyTrain, BlockKind::Critic, BlockKind::PolicyDevices]
+            }
             BlockKind::Plugin => &[BlockKind::Grant],
             BlockKind::Environment => &[BlockKind::Curriculum],
             BlockKind::Designer => &[BlockKind::Palette],
@@ -161,6 +170,7 @@ impl BlockKind {
     pub fn full_keyword(self) -> &'static str {
         match self {
             BlockKind::PolicyTrain => "policy.train",
+            BlockKind::PolicyDevices => "policy.devices",
             other => other.keyword(),
         }
     }
@@ -173,10 +183,12 @@ impl BlockKind {
                 | BlockKind::Mix
                 | BlockKind::Sandbox
                 | BlockKind::Inference
+                | BlockKind::Devices
                 | BlockKind::Train
                 | BlockKind::Lora
                 | BlockKind::PolicyTrain
                 | BlockKind::Critic
+                | BlockKind::PolicyDevices
                 | BlockKind::Grant
                 | BlockKind::Curriculum
                 | BlockKind::Palette
@@ -197,7 +209,7 @@ impl BlockKind {
 
     /// True if a file without this block has it with its defaults.
     pub(crate) fn is_implied(self) -> bool {
-        matches!(self, BlockKind::Sandbox | BlockKind::Inference)
+        matches!(self, BlockKind::Sandbox | BlockKind::Inference | BlockKind::Devices)
     }
 
     /// True if the block may have a `{ … }`.
@@ -226,6 +238,7 @@ impl BlockKind {
             BlockKind::Mix => "mix { SCENARIO = WEIGHT }",
             BlockKind::Sandbox => "sandbox { … }",
             BlockKind::Inference => "inference { … }",
+            BlockKind::Devices | BlockKind::PolicyDevices => "devices { … }",
             BlockKind::Train | BlockKind::PolicyTrain => "train { … }",
             BlockKind::Evaluate => "evaluate NAME { … }",
             BlockKind::Lora => "lora { … }",

@@ -20,7 +20,7 @@ use crate::source::Location;
 use crate::source::Span;
 
 /// Blocks that later versions of the language will have.
-const RESERVED: [&str; 2] = ["devices", "cluster"];
+const RESERVED: [&str; 1] = ["cluster"];
 
 /// Parses one file. A statement with a syntax error is reported and left out; a block with an error in its head is kept
 /// without `sound`, so that its name is still known. `text` may hold other files besides.
@@ -164,10 +164,12 @@ impl<'t> Reader<'t, '_, '_> {
             | BlockKind::Mix
             | BlockKind::Sandbox
             | BlockKind::Inference
+            | BlockKind::Devices
             | BlockKind::Train
             | BlockKind::Lora
             | BlockKind::PolicyTrain
             | BlockKind::Critic
+            | BlockKind::PolicyDevices
             | BlockKind::Grant
             | BlockKind::Curriculum
             | BlockKind::Palette

@@ -4,6 +4,7 @@
 mod condition;
 mod corpus;
 mod designer;
+mod devices;
 pub(crate) mod layout;
 pub mod objective;
 mod server;
@@ -11,6 +12,7 @@ mod tasks;
 
 pub use corpus::{Corpus, CorpusSource, PassageFile, RetrievalServer};
 pub use designer::{Designer, ExecutorGroups, Palette};
+pub use devices::{DeviceSet, Devices};
 pub use objective::PolicyTraining;
 pub use server::{Server, ServerKind};
 pub use tasks::{Curriculum, DataName, Rise, Tasks};
@@ -159,6 +161,9 @@ pub struct Policy {
     /// Name of the model on the server. `None` for its base model, or for the policy's adapter on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served: Option<String>,
+    /// Devices that it is generated for and trained on.
+    #[serde(default, skip_serializing_if = "Devices::is_empty")]
+    pub devices: Devices,
     /// `None` if the policy is not trained, or the file has no `train` block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<PolicyTraining>,

@@ -306,7 +306,10 @@ fn policy_words(policy: &PolicyPlan) -> String {
         (Some(server), None) => format!(", on {server}"),
         (None, _) => String::new(),
     };
-    format!("{weights}{from}{frozen}{place}")
+    let rollout =
+        policy.devices.rollout.as_ref().map(|own| format!(", rollouts on {own}")).unwrap_or_default();
+    let train = policy.devices.train.as_ref().map(|own| format!(", training on {own}")).unwrap_or_default();
+    format!("{weights}{from}{frozen}{place}{rollout}{train}")
 }
 
 /// Describes the critic of a policy.

@@ -89,6 +89,8 @@ pub struct LlmEngineConfig {
     pub kv_cache: u64,
     /// Number of threads of the native backend.
     pub threads: usize,
+    /// Numbers of the cores that it runs on. Empty for all.
+    pub cores: Vec<u32>,
     /// The backend. `None` chooses native on a CPU and libtorch elsewhere.
     pub backend: Option<Backend>,
 }
@@ -102,6 +104,7 @@ impl Default for LlmEngineConfig {
             // 23,000 tokens of SmolLM2-135M in f32. Memory is taken as it is needed.
             kv_cache: 1 << 30,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: Vec::new(),
             backend: None,
         }
     }

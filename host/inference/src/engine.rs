@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
+use pl_kernels::cpu::affinity;
 use pl_types::{Completion, Generate, GenerateError, Request, Sampling};
 use tch::Device;
 use tokio::sync::oneshot;
@@ -169,6 +170,12 @@ struct Startup {
 impl Startup {
     /// Body of the engine's thread.
     fn run(self) {
+        if !self.config.cores.is_empty()
+            && let Err(error) = affinity::confine_thread(&self.config.cores)
+        {
+            let reason = format!("it can't run on the cores {:?}: {error}", self.config.cores);
+            return drop(self.started.send(Err(GenerateError::Setup(reason))));
+        }
         let device = self.bases.first().map_or(Device::Cpu, |base| base.weights.device());
         let backend = self.config.backend.unwrap_or(match device {
             Device::Cpu => Backend::Native,

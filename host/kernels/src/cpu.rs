@@ -1,5 +1,6 @@
 //! Kernels for the vector instructions of CPUs.
 
+pub mod affinity;
 mod attention;
 mod elementwise;
 mod matrix;

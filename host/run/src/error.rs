@@ -1,6 +1,7 @@
 //! Errors of the application: each names the file, model, plugin, agent or step, and says what to do.
 
 pub mod cuda;
+pub mod devices;
 pub mod locate;
 pub mod plugin;
 pub mod repeat;
@@ -12,6 +13,7 @@ use pl_types::EpisodeId;
 use pl_types::GenerateError;
 
 use self::cuda::CudaUnavailable;
+use self::devices::DevicesUnavailable;
 use self::locate::LocateError;
 use self::plugin::PluginError;
 use self::repeat::RepeatError;
@@ -83,6 +85,9 @@ pub enum Error {
     /// CUDA was demanded and is not usable.
     #[error("--device cuda: {0}")]
     Device(CudaUnavailable),
+    /// A policy names devices that are not usable.
+    #[error("devices of policy {policy}: {source}")]
+    Devices { policy: String, source: DevicesUnavailable },
     /// The policies can't be set up as the workflow says, or a checkpoint can't be used.
     #[error(transparent)]
     Setup(Box<pl_trainer::Error>),

@@ -24,7 +24,7 @@ pub(crate) use self::connect::{connect, is_hosted};
 use self::gate::Gate;
 use self::hosted::HostedPolicy;
 pub(crate) use self::hosted::conversation_template;
-pub(crate) use self::layout::EngineLayout;
+pub(crate) use self::layout::{EngineLayout, Pool};
 pub(crate) use self::pinned::{PinnedTeam, PinnedVersion};
 pub(crate) use self::remote::RemotePolicy;
 pub use self::runtime_adapters::RuntimeAdapters;
@@ -37,8 +37,8 @@ const LONGEST_RELEASE: Duration = Duration::from_secs(10);
 
 /// Generators of all policies of a workflow.
 pub(crate) struct PolicyRouter {
-    /// `None` if servers generate for all policies.
-    engine: Option<LlmEngine>,
+    /// Empty if servers generate for all policies.
+    engines: Vec<LlmEngine>,
     /// In the workflow's order of policies. After those, policies that were added at run time.
     routes: RwLock<Vec<Arc<Route>>>,
     fleets: Vec<Arc<Fleet>>,
@@ -47,14 +47,19 @@ pub(crate) struct PolicyRouter {
     gate: Gate,
 }
 
+/// A policy in an embedded engine.
+#[derive(Clone)]
+pub(crate) struct EnginePolicy {
+    engine: LlmEngine,
+    /// Index of its base model in the engine.
+    base: usize,
+    /// Index in the engine.
+    policy: usize,
+}
+
 /// Generator of a policy.
 pub(crate) enum Route {
-    Engine {
-        /// Index of its base model in the engine.
-        base: usize,
-        /// Index in the engine.
-        policy: usize,
-    },
+    Engine(EnginePolicy),
     Server(Box<RemotePolicy>),
     Hosted(Box<HostedPolicy>),
     /// The policy was removed.
@@ -63,25 +68,24 @@ pub(crate) enum Route {
 
 impl PolicyRouter {
     pub(crate) fn new(
-        engine: Option<LlmEngine>,
+        engines: Vec<LlmEngine>,
         routes: Vec<Route>,
         fleets: Vec<Arc<Fleet>>,
         store: Arc<WeightStore>,
     ) -> Self {
         let routes = RwLock::new(routes.into_iter().map(Arc::new).collect());
-        Self { engine, routes, fleets, store, gate: Gate::default() }
+        Self { engines, routes, fleets, store, gate: Gate::default() }
     }
 
-    /// Completes the prompt of a policy's request with weights of the embedded engine.
+    /// Completes the prompt of a policy's request with weights of an embedded engine.
     async fn generate_embedded(
         &self,
-        index: usize,
+        place: &EnginePolicy,
         request: Request,
     ) -> Result<Vec<Completion>, GenerateError> {
         let policy = request.policy;
-        let Some(engine) = &self.engine else { return Err(no_route(policy)) };
         let mut passage = self.gate.pass().await;
-        let generating = engine.generate(Request { policy: index, ..request });
+        let generating = place.engine.generate(Request { policy: place.policy, ..request });
         tokio::select! {
             result = generating => result.map_err(|error| with_policy(error, policy)),
             () = passage.aborted() => Err(GenerateError::Aborted),
@@ -112,11 +116,11 @@ impl PolicyRouter {
         update: WeightUpdate,
         version: u64,
     ) -> Result<(), Error> {
-        match (self.route(policy).as_deref(), &self.engine) {
-            (Some(Route::Engine { policy, .. }), Some(engine)) => {
-                engine.publish(*policy, update, version).map_err(Error::Engine)
+        match self.route(policy).as_deref() {
+            Some(Route::Engine(place)) => {
+                place.engine.publish(place.policy, update, version).map_err(Error::Engine)
             }
-            (Some(Route::Server(remote)), _) => match update {
+            Some(Route::Server(remote)) => match update {
                 WeightUpdate::Adapter(adapter) => remote.publish(&self.store, &adapter, version).await,
                 WeightUpdate::Weights(weights) => {
                     remote.publish_weights(&self.store, &weights, version).await
@@ -164,7 +168,7 @@ impl PolicyRouter {
 
     /// Returns the number of tokens generated so far.
     pub(crate) fn generated_tokens(&self) -> u64 {
-        let embedded = self.engine.as_ref().map_or(0, |engine| engine.stats().generated_tokens);
+        let embedded: u64 = self.engines.iter().map(|engine| engine.stats().generated_tokens).sum();
         embedded + self.fleets.iter().map(|fleet| fleet.generated_tokens()).sum::<u64>()
     }
 }
@@ -178,7 +182,7 @@ impl Generate for PolicyRouter {
     async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
         let policy = request.policy;
         match self.route(policy).as_deref() {
-            Some(Route::Engine { policy: index, .. }) => self.generate_embedded(*index, request).await,
+            Some(Route::Engine(place)) => self.generate_embedded(place, request).await,
             // `check` refuses it for an agent's own policy; the role of an evaluation may name another.
             Some(Route::Server(_) | Route::Hosted(_)) if request.sampling.grammar.is_some() => {
                 let reason = "its agent has a grammar, which is not passed on to servers; remove `grammar` or \

@@ -35,6 +35,7 @@ mod memory;
 mod model_card;
 mod origin;
 mod permissions;
+mod placement;
 pub mod plan;
 pub mod play;
 pub mod play_run;

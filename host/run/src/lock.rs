@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use pl_dsl::workflow::Policy;
 use pl_model::NaiveDate;
 use pl_record::{Lock, hash_file, hash_folder};
-use tch::Device;
 
 use crate::chat::today;
 use crate::corpus;
@@ -20,12 +19,7 @@ use crate::workflow::CheckedWorkflow;
 ///
 /// # Errors
 /// If a task file, a corpus or a `from` can't be read.
-pub(crate) fn lock_of(
-    host: &Host,
-    checked: &CheckedWorkflow,
-    session: &Session,
-    device: Device,
-) -> Result<Lock, Error> {
+pub(crate) fn lock_of(host: &Host, checked: &CheckedWorkflow, session: &Session) -> Result<Lock, Error> {
     // No block has a name with a space.
     let mut corpora: Vec<(String, PathBuf)> = Vec::new();
     for corpus in checked.corpora() {
@@ -43,7 +37,7 @@ pub(crate) fn lock_of(
         contract: "0.1".to_owned(),
         seed: session.seed,
         date: Some(session.date.to_string()),
-        device: format!("{device:?}").to_lowercase(),
+        device: format!("{:?}", session.device).to_lowercase(),
         threads: tch::get_num_threads(),
         plugins: checked.plugins.hashes(),
         grants: checked.plugins.grants(&checked.workflow.plugins),

@@ -5,6 +5,7 @@
 
 mod machine;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -177,6 +178,8 @@ impl Sum {
         let numbers = formulas::weight_numbers(config);
         // Copies of the weights: one for each policy that trains them or has its own, and one for all others.
         let (mut trained, mut loaded, mut shared) = (0, 0, 0);
+        // Engines that have the shared copy.
+        let mut pools = BTreeSet::new();
         let mut adapted = Vec::new();
         // Of a policy that only servers run, the tokenizer is loaded alone.
         for policy in policies.iter().filter(|policy| policy.server.is_none() || trains(policy)) {
@@ -189,6 +192,7 @@ impl Sum {
                 (Some(path), None) if !is_adapter(&path) => loaded += 1,
                 (Some(path), None) => {
                     shared = 1;
+                    pools.insert(&policy.devices.rollout);
                     // Converted to f32, whatever its stored format is.
                     let stored =
                         path.join("adapter_model.safetensors").metadata().map_or(0, |file| file.len());
@@ -196,6 +200,7 @@ impl Sum {
                 }
                 (from, Some(lora)) if trains(policy) || from.is_some() => {
                     shared = 1;
+                    pools.insert(&policy.devices.rollout);
                     let targets: Vec<Projection> =
                         lora.targets.iter().filter_map(|target| target.parse().ok()).collect();
                     let rank = lora.rank as usize;
@@ -211,7 +216,10 @@ impl Sum {
                         adapted.push(rank * targets.len());
                     }
                 }
-                _ => shared = 1,
+                _ => {
+                    shared = 1;
+                    pools.insert(&policy.devices.rollout);
+                }
             }
         }
         let copies = trained + loaded + shared;
@@ -219,6 +227,7 @@ impl Sum {
         let references = policies.iter().filter(is_copied).count() as u64;
         self.training += (copies + references) * formulas::weights_bytes(config, base.training_dtype());
         // Generation on libtorch shares the weights until they change.
+        let copies = trained + loaded + pools.len() as u64;
         let generating = if base.device == Device::Cpu { copies } else { trained };
         self.generation += generating * formulas::weights_bytes(config, *dtype);
         self.versions += trained * formulas::weights_bytes(config, base.training_dtype());

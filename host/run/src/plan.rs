@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use pl_dsl::graph::Graph;
 use pl_dsl::workflow::objective::CriticBase;
-use pl_dsl::workflow::{self, Grant, Lora, Rollout, SandboxBackend, ServerKind, Train, Workflow};
+use pl_dsl::workflow::{self, Devices, Grant, Lora, Rollout, SandboxBackend, ServerKind, Train, Workflow};
 use pl_model::{Config, Projection};
 use pl_trainer::memory as formulas;
 use serde::Serialize;
@@ -126,6 +126,9 @@ pub struct PolicyPlan {
     pub server: Option<String>,
     /// Name of the model there. `None` for the base model, or an adapter on it.
     pub served: Option<String>,
+    /// Devices that it is generated for and trained on.
+    #[serde(skip_serializing_if = "Devices::is_empty")]
+    pub devices: Devices,
     pub agents: Vec<String>,
     /// `None` if the model is not on this machine.
     pub trained_parameters: Option<u64>,
@@ -386,6 +389,7 @@ impl PolicyPlan {
             from: policy.from.clone(),
             server: policy.server.and_then(|index| Some(workflow.servers.get(index)?.name.clone())),
             served: policy.served.clone(),
+            devices: policy.devices.clone(),
             agents: workflow
                 .agents
                 .iter()

@@ -9,7 +9,7 @@ use pl_dsl::workflow::{Faults, Policy, Train, Workflow};
 use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
 use pl_model::{ChatTemplate, Config, Model, NaiveDate, TensorSet, Tokenizer};
 use pl_rollout::{AgentRuntime, EpisodeSetup};
-use pl_trainer::{ServedPolicy, Trainer};
+use pl_trainer::{Learner, ServedPolicy, Trainer};
 use pl_types::Generate;
 use tch::Device;
 
@@ -19,13 +19,14 @@ use crate::diagnostics::Diagnostics;
 use crate::dtype::model_dtype;
 use crate::error::Error;
 use crate::generation::{
-    CurrentWeights, EngineLayout, PolicyRouter, RuntimeAdapters, RuntimeControl, connect,
+    CurrentWeights, EngineLayout, PolicyRouter, Pool, RuntimeAdapters, RuntimeControl, connect,
     conversation_template, is_hosted,
 };
 use crate::granted_policies::GrantedPolicies;
 use crate::host::Host;
 use crate::locate::{self, LocatedModel};
 use crate::memory::MemoryEstimate;
+use crate::placement::{Placement, training_cores};
 use crate::player::Player;
 use crate::progress::{Activity, Notice};
 use crate::workflow::CheckedWorkflow;
@@ -72,6 +73,10 @@ pub struct Session {
     /// In the order of the workflow's scenarios.
     pub(crate) scenarios: Vec<SessionScenario>,
     pub(crate) memory: MemoryEstimate,
+    /// Device that the policies are trained on.
+    pub(crate) device: Device,
+    /// Cores of each learner. Empty for all of them.
+    pub(crate) learner_cores: Vec<Vec<u32>>,
     /// Hash of each model by its name in the workflow.
     pub(crate) model_hashes: BTreeMap<String, String>,
     /// Number format of each model's matrices by its name in the workflow.
@@ -141,7 +146,8 @@ impl Session {
         date: NaiveDate,
     ) -> Result<Session, Error> {
         let seed = options.seed;
-        let LocatedModels { models: located, device, memory } = located;
+        let LocatedModels { models: located, placement, memory } = located;
+        let device = placement.train;
         let tracker = host.progress().start(Activity::LoadingModels);
         let models = workflow
             .models
@@ -163,9 +169,9 @@ impl Session {
         let trainer = Trainer::new(workflow, &checked.folder, models, seed, device).map_err(Error::setup)?;
         let overlaps = workflow.largest_staleness() > 0;
         let layout = EngineLayout::new(workflow, &trainer, options.own_weights);
-        let engine = start_engine(&trainer, workflow, &layout, overlaps)?;
+        let engines = start_engines(&trainer, workflow, &layout, &placement, overlaps)?;
         drop(tracker);
-        let router = Arc::new(connect(host, workflow, &trainer, engine, &layout)?);
+        let router = Arc::new(connect(host, workflow, &trainer, engines, &layout)?);
         let environments = checked.environments(host)?;
         let format = |served: ServedPolicy| {
             let model = &trainer.bases()[served.base];
@@ -179,6 +185,8 @@ impl Session {
         let formats = with_hosted_formats(workflow, formats)?;
         let setups = episode_setups(checked, Arc::clone(&formats), date, &environments, router.clone())?;
         let scenarios = environments.into_iter().zip(setups);
+        let learner_cores =
+            trainer.learners().iter().map(|learner| learner_cores(learner, workflow)).collect();
         Ok(Session {
             trainer,
             router,
@@ -186,6 +194,8 @@ impl Session {
                 .map(|(environment, setup)| SessionScenario { environment, setup: Arc::new(setup) })
                 .collect(),
             memory,
+            device,
+            learner_cores,
             model_hashes,
             model_dtypes,
             model_names: workflow
@@ -303,11 +313,11 @@ pub(crate) fn is_start_restored(policy: &Policy) -> bool {
     policy.training.as_ref().is_some_and(|training| training.objective.kl == 0.0)
 }
 
-/// Models of a workflow that are on this machine, and the device they will be loaded onto.
+/// Models of a workflow that are on this machine, and the devices they will be used on.
 pub struct LocatedModels {
     /// Files in the order of the workflow's models.
     models: Vec<LocatedModel>,
-    device: Device,
+    placement: Placement,
     memory: MemoryEstimate,
 }
 
@@ -318,6 +328,8 @@ impl LocatedModels {
     /// If a model can't be found, fetched or read.
     pub fn find(host: &Host, checked: &CheckedWorkflow, device: Device) -> Result<LocatedModels, Error> {
         let workflow = &checked.workflow;
+        let placement = Placement::new(workflow, device)?;
+        let device = placement.train;
         let models = workflow
             .models
             .iter()
@@ -335,7 +347,7 @@ impl LocatedModels {
             let source = Source { name: workflow.name.clone(), text: checked.text.clone() };
             host.notify(Notice::Diagnostics(Diagnostics::new(list, source.into())));
         }
-        Ok(LocatedModels { models, device, memory })
+        Ok(LocatedModels { models, placement, memory })
     }
 }
 
@@ -349,50 +361,60 @@ fn needs_weights(workflow: &Workflow, model: usize) -> bool {
     workflow.policies.iter().any(is_here) || !workflow.policies.iter().any(|policy| policy.model == model)
 }
 
-/// Starts the engine with the current weights of all policies that no server generates for. With `overlaps`,
-/// weights are trained while the engine uses them, so it gets its own. Returns `None` if it has no policies.
-fn start_engine(
+/// Starts an engine for each pool with the current weights of its policies. With `overlaps`, weights are trained while the
+/// engines use them, so they get their own.
+fn start_engines(
     trainer: &Trainer,
     workflow: &Workflow,
     layout: &EngineLayout,
+    placement: &Placement,
     overlaps: bool,
-) -> Result<Option<LlmEngine>, Error> {
-    let Workflow { inference, policies, .. } = workflow;
-    if layout.bases.is_empty() {
-        return Ok(None);
-    }
+) -> Result<Vec<LlmEngine>, Error> {
+    let inference = &workflow.inference;
     let whole = |served: &ServedPolicy| served.trained && served.adapter.is_none();
     let trained: Vec<usize> = trainer.policies().iter().filter(|s| whole(s)).map(|s| s.base).collect();
-    let bases = layout
-        .bases
-        .iter()
-        .filter_map(|index| Some((index, trainer.bases().get(*index)?)))
-        .map(|(index, model)| BaseModel {
-            config: model.config.clone(),
+    let start = |(number, pool): (usize, &Pool)| {
+        let (device, cores) = placement.pool(pool.devices.as_ref());
+        let base = |index: &usize| {
+            let model = trainer.bases().get(*index)?;
             // On a CPU, the engine packs the weights into a format of its own in any case.
-            weights: match overlaps && trained.contains(index) && model.weights.device() != Device::Cpu {
+            let weights = match overlaps && trained.contains(index) && device != Device::Cpu {
                 true => model.weights.copy(),
                 false => model.weights.shallow(),
-            },
-            tokenizer: Arc::clone(&model.tokenizer),
-            dtype: model.dtype,
-        })
-        .collect();
-    let own = trainer.policies().into_iter().zip(policies).filter(|(_, policy)| policy.server.is_none());
-    let weights = |served: ServedPolicy| PolicyWeights {
-        base: layout.policies.get(served.policy).copied().flatten().unwrap_or_default(),
-        adapter: served.adapter,
-        version: served.version,
+            };
+            Some(BaseModel {
+                config: model.config.clone(),
+                weights: weights.to_device(device),
+                tokenizer: Arc::clone(&model.tokenizer),
+                dtype: model.dtype,
+            })
+        };
+        let bases = pool.bases.iter().filter_map(base).collect();
+        let own = |served: ServedPolicy| {
+            let place = layout.policies.get(served.policy).copied().flatten()?;
+            let weights =
+                PolicyWeights { base: place.base, adapter: served.adapter, version: served.version };
+            (place.pool == number).then_some(weights)
+        };
+        let policies = trainer.policies().into_iter().filter_map(own).collect();
+        let default = LlmEngineConfig::default();
+        let threads = if cores.is_empty() { default.threads } else { cores.len() };
+        let config = LlmEngineConfig {
+            slots: inference.slots as usize,
+            kv_cache: inference.kv_cache * pool.bases.len() as u64 / layout.bases() as u64,
+            threads: inference.threads.map_or(threads, |threads| threads as usize),
+            cores: cores.to_vec(),
+            ..default
+        };
+        LlmEngine::start(bases, policies, config).map_err(Error::Engine)
     };
-    let policies = own.map(|(served, _)| weights(served)).collect();
-    let default = LlmEngineConfig::default();
-    let config = LlmEngineConfig {
-        slots: inference.slots as usize,
-        kv_cache: inference.kv_cache,
-        threads: inference.threads.map_or(default.threads, |threads| threads as usize),
-        ..default
-    };
-    LlmEngine::start(bases, policies, config).map(Some).map_err(Error::Engine)
+    layout.pools.iter().enumerate().map(start).collect()
+}
+
+/// Returns the cores of a learner, whose policies have the same.
+fn learner_cores(learner: &Learner, workflow: &Workflow) -> Vec<u32> {
+    let first = learner.policies().first().and_then(|trained| workflow.policies.get(trained.policy));
+    first.map(training_cores).unwrap_or_default().to_vec()
 }
 
 /// Connects the agents of a workflow with their policies, for each scenario. `formats` has the chat format of each policy,

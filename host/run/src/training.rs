@@ -124,7 +124,7 @@ impl<'h> TrainingRun<'h> {
         }
         let models = LocatedModels::find(host, checked, device)?;
         let session = Session::load(host, checked, &checked.workflow, models, options.seed, today())?;
-        let lock = lock_of(host, checked, &session, device)?;
+        let lock = lock_of(host, checked, &session)?;
         let mut rollouts = Rollouts::new(host, checked, &session)?;
         let schedule = schedule_of(&checked.workflow, &train, &session.trainer);
         let recorded = options.replay_schedule.as_deref();
@@ -189,7 +189,7 @@ impl<'h> TrainingRun<'h> {
         }
         let models = LocatedModels::find(host, &checked, device)?;
         let mut session = Session::load(host, &checked, &workflow, models, lock.seed, start_date(&lock))?;
-        let mut now = lock_of(host, &checked, &session, device)?;
+        let mut now = lock_of(host, &checked, &session)?;
         if checkpoint.is_some() {
             allow_missing_starts(&lock, &mut now, &checked.workflow.policies);
         }

@@ -81,7 +81,7 @@ proptest! {
                 })
                 .collect();
         }
-        let config = LlmEngineConfig { slots, threads, kv_cache: blocks * BLOCK_BYTES, backend: None };
+        let config = LlmEngineConfig { slots, threads, kv_cache: blocks * BLOCK_BYTES, ..LlmEngineConfig::default() };
         let engine = start(config);
         // Twice: the second time, prompts may be cached already.
         for _ in 0..2 {

@@ -14,14 +14,15 @@ use crate::progress::Notice;
 use crate::server_key::server_key;
 
 use super::hosted::HostedPolicy;
+use super::layout::EnginePlace;
 use super::remote::RemoteSettings;
-use super::{EngineLayout, PolicyRouter, RemotePolicy, Route, WeightStore};
+use super::{EngineLayout, EnginePolicy, PolicyRouter, RemotePolicy, Route, WeightStore};
 
 /// Text whose tokens probes send.
 const PROBE_TEXT: &str = "The capital of France is Paris. The capital of Italy is";
 
 /// Connects to the servers that policies name, and loads the weights that are not published before their first
-/// requests. `engine` has the other policies in order, on the bases of `layout`.
+/// requests. `engines` have the other policies as `layout` says.
 ///
 /// # Errors
 /// If a server is not usable, or all of a fleet can't be reached.
@@ -29,7 +30,7 @@ pub(crate) fn connect(
     host: &Host,
     workflow: &Workflow,
     trainer: &Trainer,
-    engine: Option<pl_inference::LlmEngine>,
+    engines: Vec<pl_inference::LlmEngine>,
     layout: &EngineLayout,
 ) -> Result<PolicyRouter, Error> {
     let fleets = workflow
@@ -46,10 +47,12 @@ pub(crate) fn connect(
     for (served, policy) in trainer.policies().into_iter().zip(&workflow.policies) {
         let fleet = policy.server.and_then(|server| fleets.get(server)?.clone());
         let Some(fleet) = fleet else {
-            let base = layout.policies.get(served.policy).copied().flatten().unwrap_or_default();
-            let earlier = routes.iter().filter(|route| matches!(route, Route::Engine { .. }));
-            let policy = earlier.count();
-            routes.push(Route::Engine { base, policy });
+            let place = layout.policies.get(served.policy).copied().flatten();
+            let found = place.and_then(|place| {
+                let EnginePlace { pool, base, policy } = place;
+                Some(EnginePolicy { engine: engines.get(pool)?.clone(), base, policy })
+            });
+            routes.push(found.map_or(Route::Removed, Route::Engine));
             continue;
         };
         let base = &trainer.bases()[served.base];
@@ -74,7 +77,7 @@ pub(crate) fn connect(
         }
     }
     let store = Arc::new(WeightStore::default());
-    let router = PolicyRouter::new(engine, routes, fleets.into_iter().flatten().collect(), store);
+    let router = PolicyRouter::new(engines, routes, fleets.into_iter().flatten().collect(), store);
     for (policy, update, version) in updates {
         host.block_on(router.publish(policy, update, version))?;
     }

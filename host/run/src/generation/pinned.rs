@@ -10,21 +10,21 @@ use pl_types::{Completion, Generate, GenerateError, Request};
 
 use crate::error::Error;
 
-use super::{PolicyRouter, Route, no_route};
+use super::{EnginePolicy, PolicyRouter, Route, no_route};
 
 /// One version of the adapters that a learner trains. They are removed from the engine when the last episode that holds
 /// it has ended.
 pub(crate) struct PinnedVersion {
     router: Arc<PolicyRouter>,
-    /// Index in the engine of each policy of the workflow. `None` for policies of others.
-    adapters: Vec<Option<usize>>,
+    /// Place of each policy of the workflow. `None` for policies of others.
+    adapters: Vec<Option<EnginePolicy>>,
 }
 
 impl PolicyRouter {
     /// Returns true if all trained policies are adapters that the embedded engine generates for: their versions can be
     /// used side by side. Whole models and the adapters of servers are replaced instead.
     pub(crate) fn keeps_versions(&self, trainer: &Trainer) -> bool {
-        let is_kept = |policy: usize| matches!(self.route(policy).as_deref(), Some(Route::Engine { .. }));
+        let is_kept = |policy: usize| matches!(self.route(policy).as_deref(), Some(Route::Engine(_)));
         let mut trained = trainer.policies().into_iter().filter(|served| served.trained);
         trained.all(|served| served.adapter.is_some() && is_kept(served.policy))
     }
@@ -45,41 +45,38 @@ impl PinnedVersion {
             match update {
                 WeightUpdate::Adapter(adapter) => {
                     let route = pinned.router.route(policy);
-                    let (Some(Route::Engine { base, .. }), Some(engine)) =
-                        (route.as_deref(), &pinned.router.engine)
-                    else {
+                    let Some(Route::Engine(place)) = route.as_deref() else {
                         return Err(Error::Engine(no_route(policy)));
                     };
-                    let weights = PolicyWeights { base: *base, adapter: Some(adapter), version };
-                    let index = engine.add_policy(weights).map_err(Error::Engine)?;
+                    let weights = PolicyWeights { base: place.base, adapter: Some(adapter), version };
+                    let index = place.engine.add_policy(weights).map_err(Error::Engine)?;
                     let length = pinned.adapters.len().max(policy + 1);
                     pinned.adapters.resize(length, None);
                     if let Some(own) = pinned.adapters.get_mut(policy) {
-                        *own = Some(index);
+                        *own = Some(EnginePolicy { policy: index, ..place.clone() });
                     }
                 }
                 other => rest.push((policy, other, version)),
             }
         }
         for (policy, update, version) in rest {
-            let (Some(index), Some(engine)) = (pinned.index(policy), &pinned.router.engine) else {
+            let Some(place) = pinned.place(policy) else {
                 return Err(Error::Engine(no_route(policy)));
             };
-            engine.publish(index, update, version).map_err(Error::Engine)?;
+            place.engine.publish(place.policy, update, version).map_err(Error::Engine)?;
         }
         Ok(pinned)
     }
 
-    fn index(&self, policy: usize) -> Option<usize> {
-        self.adapters.get(policy).copied().flatten()
+    fn place(&self, policy: usize) -> Option<&EnginePolicy> {
+        self.adapters.get(policy)?.as_ref()
     }
 }
 
 impl Drop for PinnedVersion {
     fn drop(&mut self) {
-        let Some(engine) = &self.router.engine else { return };
-        for index in self.adapters.iter().flatten() {
-            if let Err(error) = engine.remove_policy(*index) {
+        for place in self.adapters.iter().flatten() {
+            if let Err(error) = place.engine.remove_policy(place.policy) {
                 tracing::debug!(%error, "an adapter was not removed from the engine, which has ended");
             }
         }
@@ -95,8 +92,8 @@ pub(crate) struct PinnedTeam {
 #[async_trait]
 impl Generate for PinnedTeam {
     async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
-        match self.versions.iter().find_map(|version| version.index(request.policy)) {
-            Some(index) => self.router.generate_embedded(index, request).await,
+        match self.versions.iter().find_map(|version| version.place(request.policy)) {
+            Some(place) => self.router.generate_embedded(place, request).await,
             None => self.router.generate(request).await,
         }
     }

@@ -10,7 +10,7 @@ use pl_record::hash_file;
 use crate::error::Error;
 
 use super::store::TENSORS;
-use super::{PolicyRouter, Route, no_route};
+use super::{EnginePolicy, PolicyRouter, Route, no_route};
 
 /// Loader of adapters into the engine of a session.
 #[derive(Clone)]
@@ -37,13 +37,13 @@ impl RuntimeAdapters {
         let adapter = Adapter::load(folder, config).map_err(|error| unusable(error.to_string()))?;
         let checksum = hash_file(&folder.join(TENSORS)).map_err(Error::RunFolder)?;
         let route = self.router.route(base);
-        let (Some(Route::Engine { base, .. }), Some(engine)) = (route.as_deref(), &self.router.engine) else {
+        let Some(Route::Engine(place)) = route.as_deref() else {
             return Err(unusable("other servers generate for the policy on whose model it is".to_owned()));
         };
-        let weights = PolicyWeights { base: *base, adapter: Some(adapter), version };
-        let policy = engine.add_policy(weights).map_err(Error::Engine)?;
+        let weights = PolicyWeights { base: place.base, adapter: Some(adapter), version };
+        let policy = place.engine.add_policy(weights).map_err(Error::Engine)?;
         let mut routes = self.router.routes.write().unwrap_or_else(PoisonError::into_inner);
-        routes.push(Arc::new(Route::Engine { base: *base, policy }));
+        routes.push(Arc::new(Route::Engine(EnginePolicy { policy, ..place.clone() })));
         Ok((routes.len() - 1, checksum))
     }
 
@@ -55,10 +55,8 @@ impl RuntimeAdapters {
         let missing = || Error::Engine(no_route(policy));
         let mut routes = self.router.routes.write().unwrap_or_else(PoisonError::into_inner);
         let route = routes.get_mut(policy).filter(|_| policy >= self.configs.len()).ok_or_else(missing)?;
-        match (std::mem::replace(route, Arc::new(Route::Removed)).as_ref(), &self.router.engine) {
-            (Route::Engine { policy, .. }, Some(engine)) => {
-                engine.remove_policy(*policy).map_err(Error::Engine)
-            }
+        match std::mem::replace(route, Arc::new(Route::Removed)).as_ref() {
+            Route::Engine(place) => place.engine.remove_policy(place.policy).map_err(Error::Engine),
             _ => Err(missing()),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pl_inference::{EngineCommand, LlmEngine, WeightUpdate};
+use pl_inference::{EngineCommand, WeightUpdate};
 use pl_model::{Config, Model, TensorSet, Weights};
 use pl_types::{Dtype, GenerateError, PauseMode, WeightInfo, WeightSource};
 
@@ -90,8 +90,7 @@ impl RuntimeControl {
     }
 
     fn command(&self, command: EngineCommand) -> Result<(), ControlError> {
-        let run = |engine: &LlmEngine| engine.command(command);
-        Ok(self.router.engine.as_ref().map_or(Ok(()), run)?)
+        Ok(self.router.engines.iter().try_for_each(|engine| engine.command(command))?)
     }
 
     fn set(&self, state: EngineState) {
@@ -224,10 +223,8 @@ impl RuntimeControl {
     }
 
     fn publish(&self, policy: usize, update: WeightUpdate, version: u64) -> Result<(), ControlError> {
-        match (self.router.route(policy).as_deref(), &self.router.engine) {
-            (Some(Route::Engine { policy, .. }), Some(engine)) => {
-                Ok(engine.publish(*policy, update, version)?)
-            }
+        match self.router.route(policy).as_deref() {
+            Some(Route::Engine(place)) => Ok(place.engine.publish(place.policy, update, version)?),
             _ => Err(ControlError::Fixed("servers generate for it")),
         }
     }

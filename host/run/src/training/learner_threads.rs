@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::Instant;
 
+use pl_kernels::cpu::affinity;
 use pl_rollout::SPAN_TARGET;
 use pl_trainer::{LearnerTraining, UpdateProgress};
 use pl_types::Transition;
@@ -29,7 +30,7 @@ struct Order {
 /// Learners, each on a thread of its own if there are several. The threads end when this is dropped, after the updates that they have begun.
 pub(super) struct LearnerThreads<'t, 'h> {
     orders: Vec<Sender<Order>>,
-    /// The learner, if there is one alone. It trains on the caller's thread: a new thread in each step would start
+    /// The learner, if there is one alone and it has no cores of its own. It trains on the caller's thread: a new thread in each step would start
     /// libtorch's own threads again and leave memory behind.
     only: Option<LearnerThread<'t, 'h>>,
     events: EventSender,
@@ -38,10 +39,11 @@ pub(super) struct LearnerThreads<'t, 'h> {
 }
 
 impl<'t, 'h> LearnerThreads<'t, 'h> {
-    /// Starts the threads. With `copies`, the weights that they send are copies, which later updates don't change.
+    /// Starts the threads, each on its `cores`; an empty list is all of them. With `copies`, the weights that they send are copies, which later updates don't change.
     pub fn start<'scope, 'env>(
         scope: &'scope Scope<'scope, 'env>,
         learners: Vec<LearnerTraining<'t>>,
+        cores: &[Vec<u32>],
         host: &'h Host,
         copies: bool,
         events: &EventSender,
@@ -52,9 +54,10 @@ impl<'t, 'h> LearnerThreads<'t, 'h> {
     {
         let names = learners.iter().map(LearnerTraining::names).collect();
         let mut threads = LearnerThreads { orders: Vec::new(), only: None, events: events.clone(), names };
-        let is_alone = learners.len() == 1;
+        let is_alone = learners.len() == 1 && cores.iter().all(Vec::is_empty);
         for (index, training) in learners.into_iter().enumerate() {
-            let thread = LearnerThread { index, training, host, copies };
+            let cores = cores.get(index).cloned().unwrap_or_default();
+            let thread = LearnerThread { index, training, cores, host, copies };
             if is_alone {
                 threads.only = Some(thread);
                 break;
@@ -90,12 +93,18 @@ impl<'t, 'h> LearnerThreads<'t, 'h> {
 struct LearnerThread<'t, 'h> {
     index: usize,
     training: LearnerTraining<'t>,
+    /// Empty for all.
+    cores: Vec<u32>,
     host: &'h Host,
     copies: bool,
 }
 
 impl LearnerThread<'_, '_> {
     fn run(mut self, orders: &Receiver<Order>, events: &EventSender) {
+        if let Err(error) = self.take_cores() {
+            // A loop that has ended needs no result.
+            return drop(events.send(Err(error)));
+        }
         for order in orders {
             let result = self.result(&order);
             let failed = result.is_err();
@@ -104,6 +113,18 @@ impl LearnerThread<'_, '_> {
                 return;
             }
         }
+    }
+
+    /// Lets this thread, and libtorch on it, compute on its cores alone.
+    fn take_cores(&self) -> Result<(), Error> {
+        if !self.cores.is_empty() {
+            affinity::confine_thread(&self.cores).map_err(|source| Error::Devices {
+                policy: self.training.names().join(", "),
+                source: source.into(),
+            })?;
+            affinity::limit_libtorch_threads(self.cores.len());
+        }
+        Ok(())
     }
 
     fn result(&mut self, order: &Order) -> Result<LoopEvent, Error> {

@@ -116,6 +116,7 @@ impl TrainingRun<'_> {
                 rollouts,
                 router: &router,
                 seed: session.seed,
+                learner_cores: &session.learner_cores,
                 folder,
                 state,
                 played,
@@ -147,6 +148,8 @@ struct OuterLoop<'r> {
     router: &'r PolicyRouter,
     /// Seed of the run.
     seed: u64,
+    /// Cores of each learner. Empty for all of them.
+    learner_cores: &'r [Vec<u32>],
     folder: &'r mut RunFolder,
     state: &'r mut LoopState,
     /// Steps that were played and that some learner has not trained on yet. Their step files are written.
@@ -223,9 +226,9 @@ impl OuterLoop<'_> {
     ) -> Result<Option<StepTimes>, Error> {
         let names = trainer.names().to_vec();
         let (host, sender, copies) = (self.host, self.sender.clone(), self.schedule.overlaps());
-        let learners = trainer.learners_to_train()?;
+        let (learners, cores) = (trainer.learners_to_train()?, self.learner_cores);
         std::thread::scope(|scope| {
-            let mut threads = LearnerThreads::start(scope, learners, host, copies, &sender);
+            let mut threads = LearnerThreads::start(scope, learners, cores, host, copies, &sender);
             self.train_side_by_side(&mut threads, &names, stop)
         })
     }

@@ -5,6 +5,7 @@
 mod best;
 mod critic;
 mod designers;
+mod devices;
 mod example;
 mod filters;
 mod foreign;
