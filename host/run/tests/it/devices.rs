@@ -14,7 +14,10 @@ use crate::support::{EMBEDDED, Workflow, metrics, parse, resume};
 
 /// Reads the cores of the thread that an update is computed on, and of the engines' threads.
 #[derive(Clone, Default)]
-struct Watch(Arc<Mutex<(Vec<Vec<u32>>, Vec<String>)>>);
+struct Watch(Arc<Mutex<Seen>>);
+
+/// Cores of each update's thread, and those of the engines as the system writes them.
+type Seen = (Vec<Vec<u32>>, Vec<String>);
 
 impl Progress for Watch {
     fn start(&self, activity: Activity<'_>) -> Box<dyn Tracker> {
@@ -53,7 +56,7 @@ fn engines() -> Vec<String> {
 }
 
 /// Runs two steps, and returns the cores of updates and of engines.
-fn watched(workflow: &Workflow, name: &str, overrides: &[&str]) -> (Vec<Vec<u32>>, Vec<String>) {
+fn watched(workflow: &Workflow, name: &str, overrides: &[&str]) -> Seen {
     let watch = Watch::default();
     let host = Host::new(EMBEDDED, Arc::new(watch.clone())).unwrap().with_permissions(Permissions::all());
     let device = select_device(&host, DevicePreference::Cpu).unwrap();
@@ -64,7 +67,7 @@ fn watched(workflow: &Workflow, name: &str, overrides: &[&str]) -> (Vec<Vec<u32>
     seen.clone()
 }
 
-/// Metrics without the names of settings, transitions and adapters of a run.
+/// Returns the metrics, the last transitions and the adapters of a run.
 fn results(workflow: &Workflow, name: &str) -> Vec<Vec<u8>> {
     let run = workflow.path(name);
     let files = [
