@@ -17,5 +17,6 @@ fn main() {
         .flag("-isystem")
         .flag(headers.display().to_string())
         .file("shim/linear.cpp")
+        .file("shim/context.cpp")
         .compile("pl_model_shim");
 }

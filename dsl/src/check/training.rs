@@ -86,6 +86,7 @@ impl Resolver<'_, '_, '_> {
             shuffle_rewards: own.boolean("shuffle_rewards")?,
             token_budget: own.integer("token_budget")?,
             gradient_checkpointing: own.boolean("gradient_checkpointing")?,
+            deterministic: own.boolean("deterministic")?,
             record_tokens: own.boolean("record_tokens")?,
             checkpoint_every: own.integer("checkpoint_every")?,
             keep_checkpoints: own.integer("keep_checkpoints")?,

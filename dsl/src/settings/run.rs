@@ -351,6 +351,15 @@ pub(super) const RUN: &[Setting] = &[
     ),
     setting(
         B::Train,
+        "deterministic",
+        SettingKind::Boolean,
+        DefaultValue::Boolean(false),
+        "On a GPU, chooses deterministic algorithms where an operation has one: gradients of embeddings, and of states that \
+         several tokens share, are otherwise summed in the order in which threads come, and two runs differ in the last \
+         bits. Off by default, because they are slower. Without an effect on a CPU, where runs repeat in any case.",
+    ),
+    setting(
+        B::Train,
         "record_tokens",
         SettingKind::Boolean,
         DefaultValue::Boolean(true),

@@ -476,6 +476,9 @@ pub struct Train {
     pub token_budget: u32,
     /// Recompute each block in the backward pass instead of keeping its activations.
     pub gradient_checkpointing: bool,
+    /// Choose deterministic algorithms on a GPU.
+    #[serde(default)]
+    pub deterministic: bool,
     /// Write what each update computed of each token.
     #[serde(default)]
     pub record_tokens: bool,

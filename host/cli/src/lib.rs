@@ -9,6 +9,7 @@ mod commands;
 mod consent;
 mod conversation;
 mod diagnostics;
+mod environment;
 mod exit;
 mod interrupt;
 mod logging;
@@ -19,7 +20,6 @@ mod progress;
 mod report;
 mod stored_workflows;
 mod table;
-mod threads;
 mod visible;
 
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ use crate::progress::Terminal;
 
 /// Runs the command that the process's arguments name, and returns its exit code.
 pub fn main(embedded: Embedded) -> ExitCode {
-    threads::set_omp_wait_policy_passive();
+    environment::set_variables();
     let arguments = Arguments::parse();
     let terminal = Arc::new(Terminal::default());
     let result = logging::start(&arguments.command, &terminal).and_then(|exporter| {

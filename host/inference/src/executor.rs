@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::ops::Range;
 
+use pl_model::libtorch;
 use pl_model::{Adapter, Config};
 use tch::TchError;
 
@@ -18,7 +19,7 @@ pub(crate) enum ExecutorError {
     NotMatrix { shape: Vec<i64> },
     #[error("cannot allocate a KV cache of {blocks} blocks: {source}; lower `kv_cache`")]
     CacheAllocation { blocks: usize, source: TchError },
-    #[error("{0}")]
+    #[error("{}", torch_message(.0))]
     Torch(#[from] TchError),
     /// A panic; tch turns some of libtorch's exceptions into panics.
     #[error("{0}")]
@@ -28,6 +29,18 @@ pub(crate) enum ExecutorError {
 impl ExecutorError {
     pub(crate) fn from_panic(panic: &(dyn Any + Send)) -> Self {
         Self::Panic(panic_message(panic))
+    }
+}
+
+/// Returns the message of an error of libtorch, with a remedy if memory ran out.
+fn torch_message(error: &TchError) -> String {
+    let line = libtorch::first_line(error);
+    match libtorch::is_out_of_memory(error) {
+        true => format!(
+            "memory ran out: {line}; lower `inference.slots` or `inference.kv_cache`, or, if policies are trained beside it, \
+             `train.token_budget`"
+        ),
+        false => line,
     }
 }
 

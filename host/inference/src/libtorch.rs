@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use pl_kernels::cpu::{BLOCK, SimdLevel};
-use pl_model::{Adapter, AdapterRows, Config, Rope, TensorSet, Weights, forward_with_attention};
+use pl_model::{Adapter, AdapterRows, Config, Rope, TensorSet, Weights, forward_with_attention, logits};
 use tch::{Device, IndexOp, Kind, TchError, Tensor};
 
 use crate::config::BaseModel;
@@ -251,7 +251,7 @@ impl<'a> BatchTensors<'a> {
         };
         let hidden = forward_with_attention(config, weights, adapters, &self.tokens, rope, attend)?;
         let hidden = hidden.f_index_select(0, &self.logit_rows)?;
-        let logits = hidden.f_linear(weights.unembed(), None::<&Tensor>)?.f_to_kind(Kind::Float)?;
+        let logits = logits(&hidden, weights.unembed())?;
         Ok(StepTensors { logits, hidden })
     }
 

@@ -21,7 +21,7 @@ mod library;
 mod registry;
 
 pub use compile::{Compiler, KernelSource};
-pub use driver::{Driver, MIN_DRIVER_VERSION, driver};
+pub use driver::{Driver, MIN_DRIVER_VERSION, device_memory, driver};
 pub use error::Error;
 pub use launch::{KernelSettings, Kernels};
 pub use library::{LIBTORCH_CUDA_VARIABLE, find_libtorch_cuda, load, loaded};

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use pl_dsl::workflow::objective::{Critic, CriticBase};
 use pl_dsl::workflow::{Policy, Workflow};
 use pl_dsl::{Diagnostic, DiagnosticCode, Severity};
+use pl_kernels::cuda;
 use pl_model::{Checkpointing, Config, Projection};
 use pl_trainer::memory::{self as formulas, PassShape};
 use pl_types::Dtype;
@@ -28,6 +29,15 @@ pub(crate) use machine::ProcessMemory;
 /// programs is not included.
 const PROGRAM: u64 = 384 << 20;
 
+/// Bytes that CUDA takes on a GPU before anything is computed: its context with the code of libtorch's kernels (512 MiB),
+/// and the workspaces of cuBLAS, 32 MiB for each of the threads of generation and training, and 64 MiB of cuBLASLt. From
+/// their documentation; not measured yet.
+const CUDA: u64 = (512 + 2 * 32 + 64) << 20;
+
+/// Share of the memory that comes and goes, as a divisor, that libtorch's allocator on a GPU keeps in addition: it rounds
+/// sizes up and keeps blocks of each size apart. Not measured yet.
+const ALLOCATOR: u64 = 8;
+
 /// Estimate of the memory that a workflow needs, in bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryEstimate {
@@ -35,6 +45,8 @@ pub struct MemoryEstimate {
     parts: Vec<(&'static str, u64)>,
     /// `None` on a GPU, and if the system does not report its memory.
     machine: Option<MachineMemory>,
+    /// Memory of the GPU. `None` on a CPU, and if there is no such GPU.
+    gpu: Option<u64>,
 }
 
 impl MemoryEstimate {
@@ -75,13 +87,20 @@ impl MemoryEstimate {
             ("handing weights over", sum.publishing),
             ("weights of stale rollouts", staleness * sum.versions),
         ];
-        let mut machine = None;
-        if device == Device::Cpu {
-            // The memory of the program itself is not on a GPU.
-            parts.push(("program and plugins", PROGRAM));
-            machine = MachineMemory::read();
+        let (mut machine, mut gpu) = (None, None);
+        match device {
+            Device::Cuda(ordinal) => {
+                parts.push(("CUDA and its workspaces", CUDA));
+                parts.push(("allocator's reserve", (sum.activations + sum.publishing) / ALLOCATOR));
+                gpu = cuda::device_memory(ordinal);
+            }
+            _ => {
+                // The memory of the program itself is not on a GPU.
+                parts.push(("program and plugins", PROGRAM));
+                machine = MachineMemory::read();
+            }
         }
-        Ok(MemoryEstimate { device, parts, machine })
+        Ok(MemoryEstimate { device, parts, machine, gpu })
     }
 
     /// Returns the parts of the estimate, in bytes.
@@ -102,11 +121,16 @@ impl MemoryEstimate {
 
     /// Returns a warning if the machine has less memory than the workflow needs.
     pub fn warnings(&self) -> Vec<Diagnostic> {
-        let Some(machine) = self.machine.filter(|machine| machine.total < self.total()) else {
-            return Vec::new();
+        let (what, total) = match (self.machine, self.gpu) {
+            (Some(machine), _) => ("machine", machine.total),
+            (None, Some(total)) => ("GPU", total),
+            (None, None) => return Vec::new(),
         };
-        let (needs, has) = (Bytes(self.total()), Bytes(machine.total));
-        let message = format!("the workflow will take about {needs} of memory, and the machine has {has}");
+        if total >= self.total() {
+            return Vec::new();
+        }
+        let (needs, has) = (Bytes(self.total()), Bytes(total));
+        let message = format!("the workflow will take about {needs} of memory, and the {what} has {has}");
         let help = "to save memory, lower `inference.kv_cache` or `train.token_budget`, train with `lora` instead of a \
                     whole model, set `train.gradient_checkpointing`, or set `dtype = f16` in `model`";
         let (code, severity) = (DiagnosticCode::Memory, Severity::Warning);
@@ -122,9 +146,10 @@ impl fmt::Display for MemoryEstimate {
             writeln!(f, "  {title:<9} {name:<24} {:>9}", Bytes(*bytes).to_string())?;
         }
         write!(f, "  {:<9} {:<24} {:>9}", "", "in all, about", Bytes(self.total()).to_string())?;
-        match self.machine {
-            Some(MachineMemory { free, .. }) => writeln!(f, " of {} free", Bytes(free)),
-            None => writeln!(f, " on {:?}", self.device),
+        match (self.machine, self.gpu) {
+            (Some(MachineMemory { free, .. }), _) => writeln!(f, " of {} free", Bytes(free)),
+            (None, Some(total)) => writeln!(f, " of the {} of {:?}", Bytes(total), self.device),
+            (None, None) => writeln!(f, " on {:?}", self.device),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pl_dsl::Source;
 use pl_dsl::workflow::{Faults, Policy, Train, Workflow};
 use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
-use pl_model::{ChatTemplate, Config, Model, NaiveDate, TensorSet, Tokenizer};
+use pl_model::{ChatTemplate, Config, Model, NaiveDate, TensorSet, Tokenizer, libtorch};
 use pl_rollout::{AgentRuntime, EpisodeSetup};
 use pl_trainer::{Learner, ServedPolicy, Trainer};
 use pl_types::Generate;
@@ -148,6 +148,8 @@ impl Session {
         let seed = options.seed;
         let LocatedModels { models: located, placement, memory } = located;
         let device = placement.train;
+        let deterministic = workflow.train.as_ref().is_some_and(|train| train.deterministic);
+        libtorch::use_deterministic_algorithms(deterministic && device.is_cuda());
         let tracker = host.progress().start(Activity::LoadingModels);
         let models = workflow
             .models

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use pl_model::libtorch;
+
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -16,7 +18,7 @@ pub enum Error {
     #[error("step {step}, task `{task}`, agent `{agent}`, turn {turn}: {problem}")]
     Transition { step: u64, task: String, agent: String, turn: u32, problem: String },
     /// libtorch refused an operation.
-    #[error("{doing}: libtorch failed: {source}; if memory ran out, lower `train.token_budget`")]
+    #[error("{doing}: {}", torch_message(source))]
     Torch { doing: String, source: tch::TchError },
     /// A file operation failed.
     #[error("{}: cannot {doing}: {source}", path.display())]
@@ -24,6 +26,18 @@ pub enum Error {
     /// A checkpoint cannot be used.
     #[error("{}: {problem}", path.display())]
     Checkpoint { path: PathBuf, problem: String },
+}
+
+/// Returns the message of an error of libtorch, with a remedy if memory ran out.
+fn torch_message(error: &tch::TchError) -> String {
+    let line = libtorch::first_line(error);
+    match libtorch::is_out_of_memory(error) {
+        true => format!(
+            "memory ran out: {line}; lower `train.token_budget`, set `train.gradient_checkpointing = true`, train with `lora` \
+             instead of a whole model, or lower `inference.kv_cache` if the policy is generated for on the same device"
+        ),
+        false => format!("libtorch failed: {line}"),
+    }
 }
 
 impl Error {

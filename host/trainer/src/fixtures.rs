@@ -45,6 +45,7 @@ pub fn train() -> Train {
         shuffle_rewards: false,
         token_budget: 32,
         gradient_checkpointing: false,
+        deterministic: false,
         record_tokens: true,
         checkpoint_every: 1,
         keep_checkpoints: 2,
@@ -224,6 +225,7 @@ pub fn policy(name: &str, lora: bool) -> Policy {
         from: None,
         server: None,
         served: None,
+        devices: Default::default(),
         training: Some(training()),
     }
 }

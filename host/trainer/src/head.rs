@@ -27,8 +27,8 @@ use std::sync::Arc;
 
 use pl_kernels::cuda::head::{FusedHead, TokenHead};
 use pl_kernels::cuda::{self, Kernels};
-use pl_model::{add_outer, linear};
-use tch::{Kind, TchError, Tensor, no_grad};
+use pl_model::{add_outer, linear, logits};
+use tch::{TchError, Tensor, no_grad};
 
 /// Number of rows per chunk. 128 rows of 49,152 logits are 25 MB, and enough for the matrix products to run
 /// at full speed.
@@ -256,7 +256,7 @@ impl Chunk {
             let hidden = part(input.hidden)?;
             let token = column(input.tokens)?;
             let temperature = input.temperatures.map(column).transpose()?;
-            let mut logits = widen(linear(&hidden, unembed)?)?;
+            let mut logits = logits(&hidden, unembed)?;
             if let Some(temperature) = &temperature {
                 let _ = logits.f_div_(temperature)?;
             }
@@ -308,14 +308,6 @@ fn without_logits(
         hidden_gradient: Tensor::f_cat(&gradients, 0)?,
         entropy: Some(Tensor::f_cat(&entropies, 0)?),
     })
-}
-
-/// Converts 16-bit logits to f32, because a softmax over a vocabulary needs the precision.
-fn widen(logits: Tensor) -> Result<Tensor, TchError> {
-    match logits.kind() {
-        Kind::Half | Kind::BFloat16 => logits.f_to_kind(Kind::Float),
-        _ => Ok(logits),
-    }
 }
 
 #[cfg(test)]

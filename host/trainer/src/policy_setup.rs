@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pl_dsl::workflow::objective::{Advantage, Critic, CriticBase};
 use pl_dsl::workflow::{Lora, Policy, PolicyTraining, Workflow};
 use pl_model::{Adapter, Config, Model, Projection, TensorSet, Weights};
+use pl_types::Dtype;
 use tch::Device;
 
 use crate::critic::{CriticModel, critic_adapter};
@@ -35,6 +36,19 @@ pub(crate) struct InitialWeights {
     pub critics: Vec<Option<CriticModel>>,
 }
 
+/// Checks that gradients can be computed in a model's number format. On a GPU, those of f16 underflow: the gradient of a
+/// logit is a probability divided by the number of tokens, and f16 has nothing below 6e-8.
+pub(crate) fn can_train(dtype: Dtype, device: Device) -> Result<(), &'static str> {
+    match (device, dtype) {
+        (Device::Cpu, _) => Ok(()),
+        (_, Dtype::F16) => Err(
+            "on a GPU, a model in f16 can't be trained, nor an adapter on it: small gradients become 0; set `dtype = bf16` \
+             or `dtype = f32` in its `model`",
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// Loads or creates the initial weights of all policies and critics.
 pub(crate) fn set_up_policies(
     workflow: &Workflow,
@@ -47,6 +61,13 @@ pub(crate) fn set_up_policies(
     let mut setups = Vec::new();
     for policy in &workflow.policies {
         let training = policy.training.as_ref().filter(|_| workflow.train.is_some());
+        if let Some(training) = training {
+            let models = [Some(policy.model), training.critic.as_ref().and_then(|critic| critic.model)];
+            for model in models.into_iter().flatten() {
+                can_train(bases.models[model].dtype, device)
+                    .map_err(|problem| Error::policy(&policy.name, problem))?;
+            }
+        }
         let start = PolicyStart::read(policy, folder, &bases.models[policy.model], device)?;
         if let (PolicyStart::BaseModel, None, Some(training)) = (&start, &policy.lora, training) {
             let base = bases.add_exclusive(policy.model);

@@ -40,3 +40,13 @@ pub fn driver() -> Driver {
         Err(error) => Driver::Failed(error.to_string()),
     }
 }
+
+/// Returns the memory of a device in bytes. Returns `None` if there is no such device.
+pub fn device_memory(ordinal: usize) -> Option<u64> {
+    let Driver::Found { devices, .. } = driver() else { return None };
+    let ordinal = i32::try_from(ordinal).ok().filter(|ordinal| *ordinal < devices)?;
+    let device = result::device::get(ordinal).ok()?;
+    // SAFETY: the device exists.
+    let bytes = unsafe { result::device::total_mem(device) }.ok()?;
+    u64::try_from(bytes).ok()
+}

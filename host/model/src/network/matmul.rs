@@ -8,6 +8,9 @@ use std::ffi::{CStr, c_char};
 use tch::{Device, Kind, TchError, Tensor};
 use torch_sys::C_tensor;
 
+/// Number of rows of a 16-bit output matrix that are widened to f32 at a time.
+const WIDENED: i64 = 4096;
+
 unsafe extern "C" {
     fn pl_linear_available() -> bool;
     fn pl_linear(x: *const C_tensor, w: *const C_tensor, reason: *mut c_char, size: usize) -> *mut C_tensor;
@@ -34,6 +37,30 @@ pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor, TchError> {
             return Err(TchError::Torch(CStr::from_ptr(reason.as_ptr()).to_string_lossy().into_owned()));
         }
         Ok(Tensor::from_ptr(y))
+    }
+}
+
+/// Computes the logits `x wᵀ` in f32 from hidden states `x` `[T, H]` and an output matrix `w` `[V, H]`, outside any gradient
+/// graph.
+///
+/// Products of 16-bit numbers are summed in f32, and the sums are not rounded to 16 bits: in bf16, a logit of 20 would be
+/// a multiple of 0.125, and a sampler and a trainer whose sums differ in the last bit would differ by percents. All of
+/// generation and training compute logits by this rule.
+///
+/// # Errors
+/// As [`linear`].
+pub fn logits(x: &Tensor, w: &Tensor) -> Result<Tensor, TchError> {
+    match x.kind() {
+        Kind::Half | Kind::BFloat16 if x.device().is_cuda() => x.f_mm_dtype(&w.f_tr()?, Kind::Float),
+        Kind::Half | Kind::BFloat16 => {
+            let wide = x.f_to_kind(Kind::Float)?;
+            let parts = (0..w.size()[0]).step_by(WIDENED as usize).map(|start| {
+                let part = w.f_narrow(0, start, WIDENED.min(w.size()[0] - start))?;
+                linear(&wide, &part.f_to_kind(Kind::Float)?)
+            });
+            Tensor::f_cat(&parts.collect::<Result<Vec<_>, _>>()?, 1)
+        }
+        _ => linear(x, w),
     }
 }
 
@@ -79,6 +106,22 @@ mod tests {
             let expected = &gradient + dy.tr().mm(&x);
             add_outer(&gradient, &dy, &x).unwrap();
             assert!(gap(&gradient, &expected) < 1e-4);
+        }
+    }
+
+    #[test]
+    fn logits_of_16_bit_numbers_are_not_rounded() {
+        let (x, w) = (random(7, 64), random(WIDENED + 30, 64));
+        for kind in [Kind::Half, Kind::BFloat16, Kind::Float] {
+            let (x, w) = (x.to_kind(kind), w.to_kind(kind));
+            let exact = x.to_kind(Kind::Double).mm(&w.to_kind(Kind::Double).tr());
+            let found = logits(&x, &w).unwrap();
+            assert_eq!(found.kind(), Kind::Float);
+            assert!(gap(&found, &exact) < 1e-4, "{kind:?}");
+            if kind == Kind::BFloat16 {
+                let rounded = x.mm(&w.tr()).to_kind(Kind::Float);
+                assert!(gap(&rounded, &exact) > 1e-2, "a rounded product would do as well");
+            }
         }
     }
 

@@ -32,6 +32,10 @@ fn settings_change_the_parts_that_they_are_about() {
     let gpu = estimate(&[], Device::Cuda(0));
     assert_eq!(part(&gpu, "program and plugins"), 0);
     assert!(gpu.machine().is_none() && gpu.warnings().is_empty());
+    // What CUDA takes, and an eighth of what comes and goes.
+    assert_eq!(part(&gpu, "CUDA and its workspaces"), 640 << 20);
+    let moving = part(&gpu, "activations") + part(&gpu, "handing weights over");
+    assert_eq!(part(&gpu, "allocator's reserve"), moving / 8);
 }
 
 #[test]

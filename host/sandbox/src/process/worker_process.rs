@@ -20,8 +20,9 @@ use crate::job::{Job, Verdict};
 /// Longest time from the start of a process to its first message: it loads a compiled component.
 const LONGEST_START: Duration = Duration::from_secs(60);
 
-/// Environment variables that a process gets: the place of the program's libraries, and the waiting of their threads.
-const INHERITED: [&str; 2] = ["LD_LIBRARY_PATH", "OMP_WAIT_POLICY"];
+/// Environment variables that a process gets: the place of the program's libraries, and those that the program would start
+/// itself again for.
+const INHERITED: [&str; 3] = ["LD_LIBRARY_PATH", "OMP_WAIT_POLICY", "CUBLAS_WORKSPACE_CONFIG"];
 
 /// Longest first message in bytes.
 const LONGEST_READY: usize = 64 << 10;

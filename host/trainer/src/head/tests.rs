@@ -1,6 +1,6 @@
 //! The head in chunks compared with autograd over all logits.
 
-use tch::Device;
+use tch::{Device, Kind};
 
 use super::*;
 use crate::fixtures::close;

@@ -9,6 +9,7 @@ use pl_dsl::workflow::objective::{Advantage, Correction, Objective, OldLogprobs,
 
 use super::*;
 use crate::fixtures::{model, policy, same_bits, train, transition, workflow};
+use crate::policy_setup::can_train;
 use crate::preparation::TurnOutcome;
 
 fn new_trainer(policies: Vec<Policy>, models: Vec<Model>) -> Trainer {
@@ -62,6 +63,17 @@ fn adapters_of_one_model_share_a_learner() {
     let again = new_trainer(vec![policy("b", true)], vec![model(true, 1)]);
     let again = again.policies().remove(0).adapter.unwrap();
     assert!(same_bits(&again.parameters(), &b.parameters()));
+}
+
+#[test]
+fn f16_is_not_trained_on_a_gpu() {
+    let gpu = Device::Cuda(0);
+    for dtype in [Dtype::F32, Dtype::Bf16] {
+        assert_eq!(can_train(dtype, gpu), Ok(()));
+    }
+    assert!(can_train(Dtype::F16, gpu).unwrap_err().contains("`dtype = bf16`"));
+    // A CPU computes in f32.
+    assert_eq!(can_train(Dtype::F16, Device::Cpu), Ok(()));
 }
 
 #[test]

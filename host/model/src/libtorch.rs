@@ -1,0 +1,68 @@
+//! Settings of libtorch as a whole, and its errors.
+
+use tch::TchError;
+
+unsafe extern "C" {
+    fn pl_deterministic(on: bool);
+    fn pl_is_deterministic() -> bool;
+}
+
+/// Makes libtorch choose deterministic algorithms where an operation has one, on all threads: on GPUs, sums over indices
+/// otherwise add in the order in which threads come. cuBLAS also needs `CUBLAS_WORKSPACE_CONFIG`, which it reads before its
+/// first product.
+pub fn use_deterministic_algorithms(on: bool) {
+    // SAFETY: it sets two flags of libtorch's global state.
+    unsafe { pl_deterministic(on) };
+}
+
+/// Returns true if libtorch chooses deterministic algorithms.
+pub fn uses_deterministic_algorithms() -> bool {
+    // SAFETY: it reads a flag of libtorch's global state.
+    unsafe { pl_is_deterministic() }
+}
+
+/// Returns true if an operation failed because the memory of its device ran out.
+pub fn is_out_of_memory(error: &TchError) -> bool {
+    let text = error.to_string();
+    // The allocators of GPUs and of the CPU.
+    text.contains("out of memory") || text.contains("DefaultCPUAllocator: can't allocate memory")
+}
+
+/// Returns the first line of an error: libtorch adds its stack of C++ calls.
+pub fn first_line(error: &TchError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind, Tensor};
+
+    use super::*;
+
+    #[test]
+    fn deterministic_algorithms_are_switched_on_and_off() {
+        assert!(!uses_deterministic_algorithms());
+        use_deterministic_algorithms(true);
+        assert!(uses_deterministic_algorithms());
+        // Operations work as before.
+        let sum = Tensor::zeros([2], (Kind::Float, Device::Cpu)).f_index_add_(
+            0,
+            &Tensor::from_slice(&[1i64, 1]),
+            &Tensor::from_slice(&[1f32, 2.0]),
+        );
+        assert_eq!(Vec::<f32>::try_from(sum.unwrap()).unwrap(), [0.0, 3.0]);
+        use_deterministic_algorithms(false);
+        assert!(!uses_deterministic_algorithms());
+    }
+
+    #[test]
+    fn a_lack_of_memory_is_told_from_other_errors() {
+        let huge = Tensor::f_zeros([1 << 60], (Kind::Float, Device::Cpu)).unwrap_err();
+        assert!(is_out_of_memory(&huge), "{huge}");
+        assert!(!first_line(&huge).contains('\n'));
+        let on_gpu = TchError::Torch("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …".into());
+        assert!(is_out_of_memory(&on_gpu));
+        let shapes = Tensor::f_zeros([2, 3], (Kind::Float, Device::Cpu)).unwrap();
+        assert!(!is_out_of_memory(&shapes.f_mm(&shapes).unwrap_err()));
+    }
+}
