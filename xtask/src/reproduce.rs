@@ -1,8 +1,9 @@
-//! `cargo xtask reproduce NAME`: the training runs behind a table of docs/learning.md, and the table.
+//! `cargo xtask reproduce NAME`: the training runs behind a table of docs/learning.md, the table, and the picture.
 //!
 //! Every arm of an experiment is a sweep of `pl-host` over the seeds, which skips finished runs and continues others: the
-//! same command goes on where it was stopped. `curves.png` of each run folder has its curve.
+//! same command goes on where it was stopped. `curves.png` of each run folder has its curve, `--figure` draws a line for each arm.
 
+mod figure;
 mod intervals;
 
 use std::fmt::Write as _;
@@ -12,6 +13,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use self::figure::Curve;
 use self::intervals::{Proportion, difference};
 use crate::setup;
 
@@ -91,6 +93,8 @@ struct Options {
     folder: PathBuf,
     /// Only prints the table of what is finished.
     table_only: bool,
+    /// Picture to draw of what is finished.
+    figure: Option<PathBuf>,
 }
 
 /// Runs an experiment and prints its table.
@@ -103,6 +107,9 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<()> {
         }
     }
     print!("{}", options.table()?);
+    if let Some(path) = &options.figure {
+        figure::draw(path, &options.curves())?;
+    }
     Ok(())
 }
 
@@ -122,12 +129,14 @@ impl Options {
             settings: vec![format!("train.steps={}", experiment.steps)],
             folder: PathBuf::from("runs/reproduce").join(name),
             table_only: false,
+            figure: None,
         };
         let mut rest = rest.iter();
         while let Some(flag) = rest.next() {
             let mut value = || rest.next().with_context(|| format!("{flag} needs a value"));
             match flag.as_str() {
                 "--table" => options.table_only = true,
+                "--figure" => options.figure = Some(value()?.into()),
                 "--out" => options.folder = value()?.into(),
                 "--set" => options.settings.push(value()?.clone()),
                 "--seeds" => {
@@ -137,7 +146,7 @@ impl Options {
                     options.seeds = value()?.split(',').map(seed).collect::<Result<_>>()?;
                 }
                 _ => bail!(
-                    "unknown option {flag}; there are --seeds 1,2,3, --set KEY=VALUE, --out DIR, --table"
+                    "unknown option {flag}; there are --seeds 1,2,3, --set KEY=VALUE, --out DIR, --table, --figure FILE.svg"
                 ),
             }
         }
@@ -200,6 +209,20 @@ impl Options {
             };
         }
         Ok(text)
+    }
+
+    /// Returns the curve of each arm, of the runs that there are.
+    fn curves(&self) -> Vec<(&'static str, Curve)> {
+        let curve = |arm: &Arm| {
+            let mut curve = Curve::default();
+            for seed in &self.seeds {
+                let path = self.arm_folder(arm).join(format!("seed={seed}/metrics.jsonl"));
+                // A run that has not started has no steps.
+                curve.add(&read_lines(&std::fs::read_to_string(path).unwrap_or_default()));
+            }
+            (arm.name, curve)
+        };
+        self.experiment.arms.iter().map(curve).collect()
     }
 
     /// Returns the successes of each seed's last evaluation. `None` for runs that have not finished.
