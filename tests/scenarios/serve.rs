@@ -50,6 +50,34 @@ fn a_served_policy_draws_the_tokens_that_a_run_draws() {
 }
 
 #[test]
+fn structured_outputs_constrain_completions() {
+    let server = Server::start(&scenario("letters/tree-l2.mas"), &[]);
+    let ask = |path: &str, more: Value| {
+        let mut body = json!({ "model": "first", "max_tokens": 40, "seed": 1 });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        server.post(path, &body)
+    };
+    let grammar = json!({ "grammar": "start: \"so \" /[0-9]{2}/" });
+    let body = ask("/v1/completions", json!({ "prompt": "a", "structured_outputs": grammar }));
+    let text = body["choices"][0]["text"].as_str().unwrap_or_else(|| panic!("{body}"));
+    assert!(text.starts_with("so ") && text.len() == 5, "{text}");
+    let schema = json!({ "type": "object", "properties": { "a": { "type": "boolean" } }, "required": ["a"],
+        "additionalProperties": false });
+    let messages = json!([{ "role": "user", "content": "b" }]);
+    for schema in [json!(schema.to_string()), schema] {
+        let structured = json!({ "json": schema });
+        let body =
+            ask("/v1/chat/completions", json!({ "messages": messages, "structured_outputs": structured }));
+        let text = body["choices"][0]["message"]["content"].as_str().unwrap_or_else(|| panic!("{body}"));
+        assert!(serde_json::from_str::<Value>(text).unwrap()["a"].is_boolean(), "{text}");
+    }
+    let wrong = json!({ "prompt": "a", "structured_outputs": { "grammar": "start: missing" } });
+    let body = ask("/v1/completions", wrong);
+    assert!(body["error"]["message"].as_str().is_some_and(|text| text.contains("grammar")), "{body}");
+    assert_eq!(server.interrupt().0, Some(0));
+}
+
+#[test]
 fn a_team_answers_as_one_model() {
     let server = Server::start(&scenario("letters/tree-l2.mas"), &[]);
     let ask = || {

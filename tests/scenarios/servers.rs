@@ -60,6 +60,36 @@ fn a_run_on_a_server_is_the_embedded_run() {
 }
 
 #[test]
+fn grammars_on_a_server_are_those_of_the_embedded_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&scenario("letters/tree-l2.mas"), &["--allow-runtime-adapters"]);
+    // The designs of a designer, and the completions of an agent.
+    let designs = std::fs::read_to_string(scenario("letters/designer.mas")).unwrap();
+    let songs = std::fs::read_to_string(scenario("letters/tree-l2.mas")).unwrap();
+    let songs = songs.replace("policy = first; ", "policy = first; grammar = \"start: /[aeiou]{1,6}/\"; ");
+    let own =
+        |name: &str| std::fs::canonicalize(scenario("letters").join(name)).unwrap().display().to_string();
+    for (name, text) in [("designs", designs), ("songs", songs)] {
+        let text =
+            text.replace("../../data/tiny", &own("../../data/tiny")).replace("every = 3;", "every = 0;");
+        let file = folder.path().join(format!("{name}.mas"));
+        std::fs::write(&file, &text).unwrap();
+        let expected = folder.path().join(format!("{name}-embedded"));
+        succeed(&mut run(&file, &expected, &["--set", "train.steps=2"]));
+        let text = text
+            .replace("model base", &format!("server fleet = \"{}\"\nmodel base", server.url))
+            .replace("model = base; ", "model = base; server = fleet; ");
+        std::fs::write(&file, text).unwrap();
+        let out = folder.path().join(format!("{name}-remote"));
+        succeed(&mut run(&file, &out, &["--set", "train.steps=2"]));
+        let steps = |root: &Path| std::fs::read(root.join("steps/000002.parquet")).unwrap();
+        assert!(steps(&expected) == steps(&out), "{name}");
+    }
+    let traces = std::fs::read_to_string(folder.path().join("designs-remote/designs.jsonl")).unwrap();
+    assert!(!traces.contains("invalid"), "{traces}");
+}
+
+#[test]
 fn a_run_outlives_its_server() {
     let folder = tempfile::tempdir().unwrap();
     let expected = embedded(folder.path());

@@ -197,15 +197,19 @@ impl Resolver<'_, '_, '_> {
         }
     }
 
-    /// Reports grammars of the agents of a policy on servers: which tokens they leave out is not known here.
+    /// Reports grammars of the agents of a policy on servers that are sent none.
     fn grammars(&mut self, name: &str, server: &Server, policy: usize, agents: &[ResolvedAgent]) {
+        if server.kind.takes_grammars() {
+            return;
+        }
         for (key, location) in users(agents, policy).filter_map(|one| one.grammar) {
             let message = format!(
                 "`{key}` of an agent with policy `{name}` is not passed on to the servers of `{}`",
                 server.name
             );
             self.reports.error(DiagnosticCode::ServerLimits, location, message, "").help(format!(
-                "remove it, or generate on this machine: remove `server` from policy `{name}`"
+                "remove it, use a server with `kind = vllm`, or generate on this machine: remove `server` from policy \
+                 `{name}`"
             ));
         }
     }

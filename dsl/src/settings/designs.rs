@@ -87,7 +87,7 @@ pub(super) const DESIGNS: &[Setting] = &[
         SettingKind::Boolean,
         DefaultValue::Boolean(true),
         "Samples designs from the grammar of the palette, so that each one parses and names only what the palette has. On by \
-         default; it applies to policies that this program serves. Turn it off to see what a model writes on its own.",
+         default; it applies to policies on this machine and on servers with `kind = vllm`. Turn it off to see what a model writes on its own.",
     ),
     setting(
         B::Designer,

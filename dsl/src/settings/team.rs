@@ -501,7 +501,8 @@ pub(super) const TEAM: &[Setting] = &[
          `file(\"answer.lark\")`. Only tokens that it allows are sampled, among which `top_k`, `top_p` and `min_p` choose; a \
          completion that nears `max_tokens` is led to a short ending. Training normalises over the same tokens, whose ids \
          it keeps: 4 bytes for each allowed token, so give long free texts a `top_k` or `min_p` too. It holds for the \
-         whole completion, thoughts too; `stop` strings still end one. Not for policies on servers. Excludes `json_schema`.",
+         whole completion, thoughts too; `stop` strings still end one. Servers with `kind = vllm` are sent it, others refused. \
+         Excludes `json_schema`.",
     ),
     setting(
         B::Agent,

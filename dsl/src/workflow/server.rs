@@ -42,6 +42,11 @@ impl ServerKind {
         matches!(self, Self::Vllm | Self::SgLang)
     }
 
+    /// Returns true if servers of the kind are sent the grammars of completions.
+    pub fn takes_grammars(self) -> bool {
+        self == Self::Vllm
+    }
+
     /// Returns true if servers of the kind take and return token ids, with log-probabilities.
     pub fn has_token_ids(self) -> bool {
         self != Self::OpenAi

@@ -14,8 +14,10 @@ pub mod workflow;
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use pl_dsl::settings::PATTERNS;
 use pl_run::Permissions;
 
 use crate::exit::CommandError;
@@ -156,6 +158,14 @@ pub struct NewArgs {
     /// The parent folder of the project's new folder
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub into: PathBuf,
+    /// Make a team by a pattern of how agents work together
+    #[arg(long, value_name = "PATTERN", value_parser = patterns())]
+    pub pattern: Option<String>,
+}
+
+/// Returns the words of the patterns, with what they are.
+fn patterns() -> PossibleValuesParser {
+    PATTERNS.iter().map(|one| PossibleValue::new(one.word).help(one.doc)).collect::<Vec<_>>().into()
 }
 
 #[derive(Args)]

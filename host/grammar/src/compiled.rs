@@ -63,12 +63,12 @@ fn endings(grammar: &Grammar) -> Result<(EndingSearch, Vec<u8>), GrammarError> {
     Ok((endings, text))
 }
 
-fn bytes() -> Result<&'static Vocabulary, GrammarError> {
+pub(crate) fn bytes() -> Result<&'static Vocabulary, GrammarError> {
     static BYTES: OnceLock<Result<Vocabulary, GrammarError>> = OnceLock::new();
     BYTES.get_or_init(Vocabulary::of_bytes).as_ref().map_err(Clone::clone)
 }
 
-fn matcher(vocabulary: &Vocabulary, grammar: &Grammar) -> Result<Matcher, GrammarError> {
+pub(crate) fn matcher(vocabulary: &Vocabulary, grammar: &Grammar) -> Result<Matcher, GrammarError> {
     let top = match grammar {
         Grammar::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
         Grammar::JsonSchema(text) => {

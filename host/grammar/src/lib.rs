@@ -9,10 +9,12 @@ mod constraint;
 mod ending;
 mod error;
 mod mask;
+mod text_check;
 mod vocabulary;
 
 pub use compiled::{CompiledGrammar, check};
 pub use constraint::Constraint;
 pub use error::GrammarError;
 pub use mask::TokenMask;
+pub use text_check::TextCheck;
 pub use vocabulary::Vocabulary;

@@ -2,6 +2,7 @@
 
 mod connect;
 mod gate;
+mod grammar_checks;
 mod hosted;
 mod layout;
 mod pinned;
@@ -183,12 +184,6 @@ impl Generate for PolicyRouter {
         let policy = request.policy;
         match self.route(policy).as_deref() {
             Some(Route::Engine(place)) => self.generate_embedded(place, request).await,
-            // `check` refuses it for an agent's own policy; the role of an evaluation may name another.
-            Some(Route::Server(_) | Route::Hosted(_)) if request.sampling.grammar.is_some() => {
-                let reason = "its agent has a grammar, which is not passed on to servers; remove `grammar` or \
-                              `json_schema`, or generate on this machine";
-                Err(GenerateError::Request { policy, reason: reason.to_owned() })
-            }
             Some(Route::Server(remote)) => remote.generate(request).await,
             Some(Route::Hosted(hosted)) => hosted.generate(request).await,
             _ => Err(no_route(policy)),

@@ -102,7 +102,7 @@ struct Part {
 }
 
 /// Fields that would change the result and that nothing here implements, with values that ask for nothing.
-fn unsupported() -> [(&'static str, Value); 9] {
+fn unsupported() -> [(&'static str, Value); 8] {
     [
         ("response_format", json!({ "type": "text" })),
         ("tool_choice", json!("auto")),
@@ -111,7 +111,6 @@ fn unsupported() -> [(&'static str, Value); 9] {
         ("modalities", json!(["text"])),
         ("audio", Value::Null),
         ("guided_json", Value::Null),
-        ("structured_outputs", Value::Null),
         ("ignore_eos", json!(false)),
     ]
 }
@@ -363,6 +362,7 @@ async fn play(service: &Arc<Service>, team: Arc<dyn Team>, chat: ChatRequest) ->
         ("n", chat.sampling.n.is_some_and(|n| n != 1)),
         ("tools", !chat.tools.is_empty()),
         ("logprobs", chat.logprobs),
+        ("structured_outputs", chat.sampling.structured_outputs.is_some()),
         ("return_token_ids", chat.return_token_ids),
     ] {
         if given {

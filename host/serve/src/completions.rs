@@ -64,13 +64,12 @@ impl Prompts {
     }
 }
 
-fn unsupported() -> [(&'static str, Value); 6] {
+fn unsupported() -> [(&'static str, Value); 5] {
     [
         ("echo", json!(false)),
         ("suffix", json!("")),
         ("best_of", json!(1)),
         ("prompt_logprobs", Value::Null),
-        ("structured_outputs", Value::Null),
         ("ignore_eos", json!(false)),
     ]
 }

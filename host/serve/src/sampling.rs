@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pl_types::{PartHasher, Sampling};
+use pl_types::{Grammar, PartHasher, Sampling};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::error::ApiError;
 
@@ -27,6 +28,17 @@ pub(crate) struct SamplingFields {
     pub(crate) stop: Option<OneOrMany>,
     pub(crate) stop_token_ids: Option<Vec<u32>>,
     pub(crate) n: Option<usize>,
+    pub(crate) structured_outputs: Option<StructuredOutputs>,
+}
+
+/// Language that completions are constrained to, by vLLM's names.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StructuredOutputs {
+    /// A grammar in the dialect of Lark that llguidance reads.
+    Grammar(String),
+    /// A JSON Schema, as text or as it is.
+    Json(Value),
 }
 
 /// A string or a list of strings.
@@ -35,6 +47,16 @@ pub(crate) struct SamplingFields {
 pub(crate) enum OneOrMany {
     One(String),
     Many(Vec<String>),
+}
+
+impl StructuredOutputs {
+    fn grammar(&self) -> Grammar {
+        match self {
+            StructuredOutputs::Grammar(text) => Grammar::Lark(text.clone()),
+            StructuredOutputs::Json(Value::String(text)) => Grammar::JsonSchema(text.clone()),
+            StructuredOutputs::Json(schema) => Grammar::JsonSchema(schema.to_string()),
+        }
+    }
 }
 
 impl SamplingFields {
@@ -69,7 +91,7 @@ impl SamplingFields {
             presence_penalty: self.presence_penalty.unwrap_or(default.presence_penalty),
             frequency_penalty: self.frequency_penalty.unwrap_or(default.frequency_penalty),
             logit_bias: self.biases()?,
-            grammar: None,
+            grammar: self.structured_outputs.as_ref().map(StructuredOutputs::grammar).map(Arc::new),
         })
     }
 

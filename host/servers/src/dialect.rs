@@ -46,6 +46,14 @@ pub(crate) trait Dialect: Send + Sync {
     fn logprobs_hint(&self) -> &'static str;
 }
 
+/// Returns the error of a request with a grammar, for servers that are sent none.
+pub(crate) fn no_grammars(http: &HttpClient) -> ServerError {
+    http.unfit(
+        "an agent has a grammar, which only servers with `kind = vllm` are sent",
+        "remove `grammar` or `json_schema`, use such a server, or generate on this machine",
+    )
+}
+
 /// Returns the name of a request in messages, and for the server's log: the beginning of its first seed.
 pub(crate) fn label(seeds: &[[u8; 32]]) -> String {
     let first = seeds.first().and_then(|seed| seed.first_chunk::<8>()).copied().unwrap_or_default();

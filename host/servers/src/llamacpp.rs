@@ -11,7 +11,7 @@ use pl_types::{Finish, Sampling};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::dialect::{Dialect, label, number};
+use crate::dialect::{Dialect, label, no_grammars, number};
 use crate::error::ServerError;
 use crate::http::HttpClient;
 use crate::identity::Identity;
@@ -141,6 +141,9 @@ impl Dialect for LlamaCpp {
                 "llama.cpp's penalties differ from pl-host's",
                 "remove `repetition_penalty`, `presence_penalty` and `frequency_penalty` of its agents",
             ));
+        }
+        if request.sampling.grammar.is_some() {
+            return Err(no_grammars(http));
         }
         try_join_all(seeds.iter().map(|seed| self.call(http, request, seed))).await
     }

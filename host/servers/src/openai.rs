@@ -5,7 +5,7 @@ use pl_types::{Finish, Sampling};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::dialect::{Dialect, label, number};
+use crate::dialect::{Dialect, label, no_grammars, number};
 use crate::error::ServerError;
 use crate::http::HttpClient;
 use crate::identity::Identity;
@@ -104,6 +104,9 @@ pub(crate) async fn complete(
         return Err(
             http.unfit("OpenAI's API has no `top_k` and no `min_p`", "remove them from the model's agents")
         );
+    }
+    if request.sampling.grammar.is_some() {
+        return Err(no_grammars(http));
     }
     // Some addresses end where others of this API begin.
     let path = if http.address.ends_with("/v1") { "/chat/completions" } else { "/v1/chat/completions" };

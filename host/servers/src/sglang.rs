@@ -10,7 +10,7 @@ use pl_types::Finish;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::dialect::{Dialect, label, number};
+use crate::dialect::{Dialect, label, no_grammars, number};
 use crate::error::ServerError;
 use crate::http::HttpClient;
 use crate::identity::Identity;
@@ -184,6 +184,9 @@ impl Dialect for SgLang {
         request: &TokenRequest,
         seeds: &[[u8; 32]],
     ) -> Result<Vec<TokenCompletion>, ServerError> {
+        if request.sampling.grammar.is_some() {
+            return Err(no_grammars(http));
+        }
         if request.needs_support && request.sampling.truncates() {
             return Err(http.unfit(
                 "SGLang doesn't return the ids that tokens were drawn from, which training with `top_k`, `top_p` or \

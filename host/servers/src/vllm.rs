@@ -5,7 +5,7 @@
 
 use async_trait::async_trait;
 use futures::future::try_join_all;
-use pl_types::Finish;
+use pl_types::{Finish, Grammar};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -132,6 +132,12 @@ fn body(request: &TokenRequest, model: &str, max_tokens: u32, seeds: &[[u8; 32]]
         let seed = seeds.first().map_or(0, number);
         params["seed"] = json!(seed & i64::MAX.unsigned_abs());
     }
+    // The name since vLLM 0.12. Older versions lack this path too.
+    match sampling.grammar.as_deref() {
+        Some(Grammar::Lark(text)) => params["structured_outputs"] = json!({ "grammar": text }),
+        Some(Grammar::JsonSchema(text)) => params["structured_outputs"] = json!({ "json": text }),
+        None => {}
+    }
     let mut body = json!({
         "model": model,
         "request_id": label(seeds),
@@ -248,9 +254,10 @@ impl Vllm {
         let lacks = |one: &TokenCompletion| one.support.is_none();
         if request.needs_support && request.sampling.truncates() && completions.iter().any(lacks) {
             return Err(http.unfit(
-                "it doesn't return the ids that tokens were drawn from, which training with `top_k`, `top_p` or `min_p` \
-                 needs",
-                "start vLLM with `--return-sampling-mask`, or sample among all tokens",
+                "it doesn't return the ids that tokens were drawn from, which training with a grammar, `top_k`, `top_p` or \
+                 `min_p` needs",
+                "start vLLM with `--return-sampling-mask` and set `top_k`, without which it returns none; or sample among \
+                 all tokens",
             ));
         }
         Ok(completions)
@@ -371,9 +378,23 @@ mod tests {
             assert_eq!(params[key], value, "{key}");
         }
         assert_eq!(params.get("stop"), None);
+        assert_eq!(params.get("structured_outputs"), None);
         let own = body(&request, "m", 3, &request.seeds, true);
         assert_eq!(own["sampling_params"]["seeds"], json!(["ff".repeat(32)]));
         assert_eq!(own["sampling_params"]["stop"], json!(["###"]));
+    }
+
+    #[test]
+    fn grammars_are_structured_outputs() {
+        let sent = |grammar: Grammar| {
+            let mut request = request();
+            request.sampling.grammar = Some(grammar.into());
+            body(&request, "m", 3, &request.seeds, false)["sampling_params"]["structured_outputs"].clone()
+        };
+        let lark = "start: /[0-9]+/".to_owned();
+        assert_eq!(sent(Grammar::Lark(lark.clone())), json!({ "grammar": lark }));
+        let schema = r#"{ "type": "object" }"#.to_owned();
+        assert_eq!(sent(Grammar::JsonSchema(schema.clone())), json!({ "json": schema }));
     }
 
     #[test]

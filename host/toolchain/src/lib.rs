@@ -26,4 +26,4 @@ pub use error::{Error, Result};
 pub use example_model::{EXAMPLE_MODEL, fetch_example_model};
 pub use process::ProgressFn;
 pub use project::{Language, Profile, Project, World};
-pub use scaffold::{create, create_team};
+pub use scaffold::{create, create_pattern, create_team};

@@ -18,6 +18,12 @@ const COMPONENT: &str = "\"my_plugin.wasm\"";
 /// Name of the team in the templates.
 const TEAM: &str = "my_team";
 
+/// Name of the pattern in the templates.
+const PATTERN: &str = "my_pattern";
+
+/// Line that stands for the agents and turns of a pattern in the templates.
+const MEMBERS: &str = "# my_members";
+
 /// Creates the plugin project `name` in a folder of that name below `parent`. A failure leaves no folder.
 ///
 /// # Errors
@@ -36,6 +42,21 @@ pub fn create_team(name: &str, parent: &Path) -> Result<PathBuf> {
     create_folder(name, parent, |folder| {
         for (path, text) in embedded::files_below("templates/team") {
             let text = text.replace(TEAM, name);
+            embedded::write(&folder.join(target_path(path, TEAM, name)), &text)?;
+        }
+        Ok(())
+    })
+}
+
+/// Creates a project like [`create_team`] whose team follows a pattern. `members` are its agents and its turns, in the language
+/// of workflows.
+///
+/// # Errors
+/// Those of [`create_team`].
+pub fn create_pattern(name: &str, parent: &Path, pattern: &str, members: &str) -> Result<PathBuf> {
+    create_folder(name, parent, |folder| {
+        for (path, text) in embedded::files_below("templates/pattern") {
+            let text = text.replace(TEAM, name).replace(PATTERN, pattern).replace(MEMBERS, members);
             embedded::write(&folder.join(target_path(path, TEAM, name)), &text)?;
         }
         Ok(())
@@ -136,6 +157,18 @@ mod tests {
             assert!(!text.is_empty() && !text.contains(TEAM), "{file}: {text}");
         }
         assert!(create_team("team", folder.path()).unwrap_err().to_string().contains("team exists already"));
+    }
+
+    #[test]
+    fn a_pattern_has_its_members() {
+        let folder = tempfile::tempdir().unwrap();
+        let team = create_pattern("duo", folder.path(), "debate", "turns { }\n").unwrap();
+        let text = std::fs::read_to_string(team.join("duo.mas")).unwrap();
+        assert!(text.contains("turns { }\n\nreward") && text.contains("`debate`"), "{text}");
+        for file in ["duo.mas", "README.md", ".gitignore"] {
+            let text = std::fs::read_to_string(team.join(file)).unwrap();
+            assert!(!text.is_empty() && !text.contains("my_"), "{file}: {text}");
+        }
     }
 
     #[test]

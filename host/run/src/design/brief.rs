@@ -19,7 +19,7 @@ pub(crate) struct DesignBrief {
     pub items: Vec<Item>,
     /// Facts of the environment.
     pub facts: Vec<Fact>,
-    /// Distribution that designs are sampled from. Servers take no grammar.
+    /// Distribution that designs are sampled from.
     pub sampling: Sampling,
 }
 
@@ -42,8 +42,9 @@ impl DesignBrief {
         let environment =
             item_of(checked, designer, environment, &block.environment.item, ItemKind::Environment)?;
         let mut sampling = designer.sampling.clone();
-        let is_here = workflow.policies.get(designer.policy).is_some_and(|policy| policy.server.is_none());
-        if designer.constrained && is_here {
+        let server = workflow.policies.get(designer.policy).and_then(|policy| policy.server);
+        let server = server.and_then(|at| workflow.servers.get(at));
+        if designer.constrained && server.is_none_or(|server| server.kind.takes_grammars()) {
             let grammar = design_grammar(&designer.palette, &items, &environment.facts);
             sampling.grammar = Some(Arc::new(grammar));
         }

@@ -10,6 +10,7 @@ use pl_types::{Chunk, Completion, Finish, GenerateError, Request};
 
 use crate::error::Error;
 
+use super::grammar_checks::GrammarChecks;
 use super::store::{StoredAdapter, StoredWeights, WeightStore, WholeModel};
 
 /// A policy that servers generate for.
@@ -32,6 +33,7 @@ pub(crate) struct RemotePolicy {
     /// True if it is trained: the ids that tokens were drawn from must be returned then.
     trained: bool,
     current: RwLock<Current>,
+    grammars: GrammarChecks,
 }
 
 /// Model and version that requests ask for.
@@ -79,6 +81,7 @@ impl RemotePolicy {
             named,
             trained,
             current,
+            grammars: GrammarChecks::default(),
         }
     }
 
@@ -205,6 +208,10 @@ impl RemotePolicy {
             .into_iter()
             .map(|completion| finish(completion, &sent, &self.tokenizer, current.version))
             .collect();
+        if let Some(grammar) = &request.sampling.grammar {
+            let failed = |reason| GenerateError::Failed { policy: self.policy, reason };
+            self.grammars.check(grammar, &completions).map_err(|error| failed(error.to_string()))?;
+        }
         for (index, completion) in completions.iter().enumerate() {
             if let Some(listener) = &request.listener {
                 let Completion { tokens, logprobs, top, text, .. } = completion.clone();
