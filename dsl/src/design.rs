@@ -9,11 +9,13 @@ mod check;
 mod fence;
 mod frame;
 mod grammar;
+mod graph;
 mod mistakes;
 mod patterns;
 
 pub use check::{check_design, format_design};
 pub use frame::{Frame, FrameError, own_design, with_paths};
 pub use grammar::design_grammar;
+pub use graph::design_graph;
 pub use mistakes::DesignMistake;
 pub use patterns::pattern;

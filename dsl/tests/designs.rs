@@ -5,16 +5,20 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::TestCatalog;
+use pl_dsl::graph::{Graph, Node};
+use pl_dsl::settings::PATTERNS;
 use pl_dsl::workflow::{Palette, Plugin, Workflow};
 use pl_dsl::{
-    Catalog, CatalogError, DesignMistake, DiagnosticCode, Frame, Source, check_design, own_design, with_paths,
+    Catalog, CatalogError, DesignMistake, DiagnosticCode, Frame, Source, check_design, design_graph,
+    own_design, pattern, with_paths,
 };
-use pl_types::Item;
+use pl_types::{Fact, FactKind, Item};
 use proptest::prelude::*;
 
 const FRAME: &str = r#"workflow team
@@ -383,4 +387,50 @@ proptest! {
         let _ = design(&fragment);
         let _ = design(&format!("{DEBATE}{fragment}"));
     }
+}
+
+#[test]
+fn the_graph_of_a_design_is_that_of_its_workflow() {
+    let palette = Palette { max_agents: 8, ..palette() };
+    let fact = Fact { name: "agreed".to_owned(), kind: FactKind::Boolean, doc: String::new() };
+    let frame = Frame::from(Source { name: "frame.mas".to_owned(), text: FRAME.to_owned() });
+    let mut workflow = None;
+    for one in PATTERNS {
+        let design = pattern(one.word, &palette, &["question"], std::slice::from_ref(&fact)).unwrap();
+        let checked = check_design(&frame, &palette, &design, &TestCatalog).unwrap();
+        let drawn = design_graph(&checked, 0, &design).unwrap();
+        assert_eq!(drawn.max_visits, checked.scenarios[0].turns.max, "{}", one.word);
+        assert_eq!(parts(&drawn), parts(&Graph::new(&checked, 0)), "{}", one.word);
+        drawn.json().unwrap();
+        workflow = Some(checked);
+    }
+    let workflow = workflow.unwrap();
+    for wrong in ["", "turns { start -> ", "agent first = std.chat { policy = coder }"] {
+        assert_eq!(design_graph(&workflow, 0, wrong), None, "{wrong}");
+    }
+    let many: String = (0..100).map(|number| format!("  a{number} -> a{}\n", number + 1)).collect();
+    assert_eq!(design_graph(&workflow, 0, &format!("turns {{\n{many}}}")), None);
+    let unknown = design_graph(&workflow, 0, "turns { start -> nobody -> end }").unwrap();
+    unknown.json().unwrap();
+}
+
+/// Edges of a graph by the names of their ends, in the order in which those of each node are tried.
+fn parts(graph: &Graph) -> BTreeMap<String, Vec<(String, Option<String>)>> {
+    let name = |node: usize| match &graph.nodes[node] {
+        Node::Start => "start".to_owned(),
+        Node::End => "end".to_owned(),
+        Node::Agents(agents) => {
+            let mut names: Vec<String> = agents
+                .iter()
+                .map(|agent| format!("{} {} {}", agent.item.name, agent.item.path, agent.policy))
+                .collect();
+            names.sort_unstable();
+            names.join(", ")
+        }
+    };
+    let mut parts: BTreeMap<String, Vec<(String, Option<String>)>> = BTreeMap::new();
+    for edge in &graph.edges {
+        parts.entry(name(edge.from)).or_default().push((name(edge.to), edge.when.clone()));
+    }
+    parts
 }

@@ -517,3 +517,19 @@ fn editors_may_name_the_transport_of_the_language_server() {
     let answer = stdout(&run_with_input(pl_host().args(["lsp", "--stdio"]), &message));
     assert!(answer.contains(r#""id":1"#) && answer.contains("capabilities"), "{answer}");
 }
+
+#[test]
+fn a_project_of_each_pattern_passes_check() {
+    let folder = tempfile::tempdir().unwrap();
+    for pattern in ["single", "reflection", "debate", "ensemble", "router", "planner"] {
+        let mut new = pl_host();
+        new.args(["new", pattern, "--pattern", pattern, "--into"]).arg(folder.path());
+        assert!(stdout(&succeed(&mut new)).contains(&format!("by the pattern `{pattern}`")));
+        let file = folder.path().join(pattern).join(format!("{pattern}.mas"));
+        let checked = stdout(&succeed(pl_host().arg("check").arg(&file)));
+        assert!(checked.contains("layout") && !checked.contains("warning"), "{checked}");
+        succeed(pl_host().args(["fmt", "--check"]).arg(&file));
+    }
+    let refused = pl_host().args(["new", "x", "--pattern", "chaos"]).output().unwrap();
+    assert!(!refused.status.success() && stderr(&refused).contains("planner"), "{}", stderr(&refused));
+}

@@ -60,6 +60,40 @@ impl Drop for Viewer {
 }
 
 #[test]
+fn the_team_of_a_design_is_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("designs");
+    succeed(&mut run(&scenario("letters/designer.mas"), &out, &["--set", "train.steps=1"]));
+    let viewer = Viewer::start(folder.path());
+    let workflow = viewer.get("/api/workflow?run=designs");
+    let designs = workflow["designs"].as_array().unwrap();
+    assert!(!designs.is_empty() && designs.len() <= 8, "{workflow}");
+    let best = &designs[0];
+    let of_kind = |graph: &Value, kind: &str| {
+        graph["nodes"].as_array().unwrap().iter().filter(|node| node["kind"] == kind).count()
+    };
+    for kind in ["start", "agents", "end"] {
+        assert!(of_kind(&best["graph"], kind) > 0, "{best}");
+    }
+    assert!(!best["graph"]["drawing"]["links"].as_array().unwrap().is_empty(), "{best}");
+    // An episode of the designer has no design of its own; those after it are of the teams.
+    assert_eq!(viewer.get("/api/episode?run=designs&episode=1.0.0")["design_graph"], Value::Null);
+    let rows = viewer.get("/api/episodes?run=designs&limit=100");
+    let teams = rows["rows"].as_array().unwrap().iter().filter_map(|row| {
+        let episode = viewer.get(&format!("/api/episode?run=designs&episode={}", row["episode"].as_str()?));
+        episode.get("design").is_some().then_some(episode)
+    });
+    let teams: Vec<Value> = teams.collect();
+    assert!(!teams.is_empty(), "{rows}");
+    for team in teams {
+        assert_eq!(of_kind(&team["design_graph"], "start"), 1, "{team}");
+    }
+    if let Some(mut page) = pl_testing::chromium::Page::open(&viewer.page(), 1200, 900) {
+        page.go("#workflow?run=designs", "[data-designs] svg.graph");
+    }
+}
+
+#[test]
 fn a_recorded_tree_is_viewed_listed_and_exported() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("letters");

@@ -3,8 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use pl_dsl::design_graph;
 use pl_dsl::graph::Graph;
 use pl_dsl::settings::{self, Setting};
+use pl_dsl::workflow::Workflow;
+use pl_run::design::{DesignRecord, read_designs};
 use pl_run::{RunTokenizers, StoredWorkflow, token_gradient};
 use pl_types::TrainedCompletion;
 use pl_viewer::{SettingDoc, TokenTexts, Unavailable, Workflows};
@@ -55,6 +58,38 @@ impl Workflows for StoredWorkflows {
         let stored = StoredWorkflow::read(run).map_err(|error| Unavailable(error.to_string()))?;
         Graph::json_of_scenarios(&stored.workflow).map_err(|error| Unavailable(error.to_string()))
     }
+
+    fn design_graph(&self, run: &Path, scenario: Option<&str>, design: &str) -> Result<Value, Unavailable> {
+        let stored = StoredWorkflow::read(run).map_err(|error| Unavailable(error.to_string()))?;
+        let mut scenarios = stored.workflow.scenarios.iter();
+        let scenario = scenarios.position(|one| one.name.as_deref() == scenario).unwrap_or_default();
+        graph_of(&stored.workflow, scenario, design)
+    }
+
+    fn best_designs(&self, run: &Path, most: usize) -> Result<Vec<Value>, Unavailable> {
+        let stored = StoredWorkflow::read(run).map_err(|error| Unavailable(error.to_string()))?;
+        let scenarios = &stored.workflow.scenarios;
+        let Some(scenario) = scenarios.iter().position(|one| one.designer.is_some()) else {
+            return Ok(Vec::new());
+        };
+        if !run.join("designs.jsonl").exists() {
+            return Ok(Vec::new());
+        }
+        let records = read_designs(run).map_err(|error| Unavailable(error.to_string()))?;
+        let shown = |record: &DesignRecord| {
+            let mut shown = serde_json::to_value(record).map_err(|error| Unavailable(error.to_string()))?;
+            shown["graph"] = graph_of(&stored.workflow, scenario, &record.design).unwrap_or_default();
+            Ok(shown)
+        };
+        records.iter().take(most).map(shown).collect()
+    }
+}
+
+/// Returns the graph of a design.
+fn graph_of(workflow: &Workflow, scenario: usize, design: &str) -> Result<Value, Unavailable> {
+    let missing = || Unavailable("the design has no graph: it doesn't parse".to_owned());
+    let graph = design_graph(workflow, scenario, design).ok_or_else(missing)?;
+    graph.json().map_err(|error| Unavailable(error.to_string()))
 }
 
 struct Tokenizer(Arc<pl_run::Tokenizer>);

@@ -6,6 +6,7 @@ import { ending } from "./episodes.js";
 import { h, notes, number, pretty } from "./dom.js";
 import { link, setParameters } from "./navigation.js";
 import { treeView } from "./tree.js";
+import { drawing } from "./workflow.js";
 
 export async function episodePage({ element, parameters, signal }) {
   const run = parameters.get("run") ?? "";
@@ -40,7 +41,7 @@ export async function episodePage({ element, parameters, signal }) {
     ),
     notes(episode.notes) ?? "",
     taskBlock(episode.task),
-    episode.design ? h("section", { class: "card task" }, h("div", { class: "role" }, "design"), h("pre", {}, episode.design)) : "",
+    episode.design ? h("section", { class: "card task" }, h("div", { class: "role" }, "design"), episode.design_graph ? h("div", { class: "scroll" }, drawing(episode.design_graph)) : "", h("pre", {}, episode.design)) : "",
     content,
     episode.failure ? h("div", { class: "error" }, episode.failure) : "",
     checkpoints && h("p", {}, h("a", { href: link("play", { run, episode: episode.episode }) }, "Play this task")),

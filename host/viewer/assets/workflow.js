@@ -1,7 +1,7 @@
 // The workflow of a run: its graph, its settings, what it was started with, and its text.
 
 import { ask, follow, workflow } from "./api.js";
-import { h, notes, number, s } from "./dom.js";
+import { h, notes, number, percent, s } from "./dom.js";
 import { every } from "./navigation.js";
 import { timeline } from "./timeline.js";
 
@@ -29,6 +29,7 @@ export async function workflowPage({ element, parameters, signal }) {
       h("div", { class: "scroll card" }, drawing(graph)),
     ]),
     view.graph ? policies(view.graph) : "",
+    designs(view.designs),
     clock,
     view.plan ? plan(view.plan) : "",
     h("details", { class: "card", open: true }, h("summary", {}, "Text"), h("pre", { class: "source" }, view.text ?? "")),
@@ -103,8 +104,25 @@ function policies(graph) {
   ));
 }
 
+/** The best designs of a run with a designer. */
+function designs(list) {
+  if (!list?.length) return "";
+  const result = ({ kind, success, tokens, bound, mistakes }) => {
+    if (kind === "played") return `solved ${percent(success)}, ${number(tokens)} tokens an episode`;
+    return kind === "costly" ? `not played: up to ${number(bound)} tokens an episode` : `wrong: ${mistakes.join("; ")}`;
+  };
+  const one = (design, index) => h(
+    "details",
+    { open: index === 0 },
+    h("summary", {}, h("code", {}, design.hash), ` ${result(design.outcome)}`),
+    design.graph ? h("div", { class: "scroll" }, drawing(design.graph)) : "",
+    h("pre", { class: "source" }, design.design),
+  );
+  return h("section", { class: "card", "data-designs": "" }, h("h2", {}, "Best designs"), list.map(one));
+}
+
 /** Draws the graph at the positions that the program computed. */
-function drawing(graph) {
+export function drawing(graph) {
   const { width, height, nodes, links } = graph.drawing;
   const colours = new Map(graph.policies.map((policy, index) => [policy.name, index]));
   const root = s("svg", { width: width + 24, height: height + 24, viewBox: `-12 -12 ${width + 24} ${height + 24}`, class: "graph", role: "img", "aria-label": "Graph of turns" });

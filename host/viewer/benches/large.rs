@@ -46,6 +46,14 @@ impl Workflows for NoWorkflows {
     fn graph(&self, _: &Path) -> Result<Value, Unavailable> {
         Err(Unavailable("there is no graph".into()))
     }
+
+    fn design_graph(&self, _: &Path, _: Option<&str>, _: &str) -> Result<Value, Unavailable> {
+        Err(Unavailable("no graph in this test".into()))
+    }
+
+    fn best_designs(&self, _: &Path, _: usize) -> Result<Vec<Value>, Unavailable> {
+        Ok(Vec::new())
+    }
 }
 
 fn main() {

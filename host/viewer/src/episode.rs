@@ -44,6 +44,9 @@ pub struct EpisodeDetails {
     /// Text of the design that wrote the team, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub design: Option<String>,
+    /// Graph of the design in the JSON format of `pl-host graph`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub design_graph: Option<Value>,
     /// The task, JSON.
     pub task: String,
     pub tree: bool,
@@ -284,6 +287,11 @@ pub(crate) fn arrange(
     for visit in &mut visits {
         add_rewards(visit, weights, trace.mode);
     }
+    let graph = |design: &String| {
+        let graph = workflows.design_graph(&run.root, trace.scenario.as_deref(), design);
+        graph.map_err(|error| prompts.notes.push(error.to_string())).ok()
+    };
+    let design_graph = trace.design.as_ref().and_then(graph);
     let key = trace.key;
     EpisodeDetails {
         episode: episode_name(&file, AttemptKey { task: key.task, sample: key.sample, attempt: key.attempt }),
@@ -293,6 +301,7 @@ pub(crate) fn arrange(
         task_id: trace.task.id,
         scenario: trace.scenario,
         design: trace.design.map(|design| cut(design, longest)),
+        design_graph,
         task: cut(trace.task.data, longest),
         tree: trace.mode == Mode::Tree,
         success: trace.end.success,

@@ -24,6 +24,9 @@ use crate::workflow::{SettingDoc, Workflows};
 /// Memory of all indexes, in bytes. The rows of a million episodes of two agents need about 200 MB.
 const INDEX_BYTES: usize = 256 << 20;
 
+/// Number of a run's best designs that its page shows.
+const BEST_DESIGNS: usize = 8;
+
 /// Run folders that are viewed.
 pub struct Viewer {
     folders: Vec<PathBuf>,
@@ -149,6 +152,12 @@ impl Viewer {
             notes.push(error.to_string());
             Value::Null
         });
+        let designs = inside(&run.root, &["designs.jsonl"])
+            .map(|_| self.workflows.best_designs(&run.root, BEST_DESIGNS))?
+            .unwrap_or_else(|error| {
+                notes.push(error.to_string());
+                Vec::new()
+            });
         let agents = workflow.get("agents").and_then(Value::as_array).into_iter().flatten();
         let agents: Vec<&Value> = agents.filter_map(|agent| agent.get("name")).collect();
         let agents = json!(agents);
@@ -156,7 +165,7 @@ impl Viewer {
         // `null` if no episodes are played.
         let checkpoints = self.plays.as_ref().map(|plays| plays.checkpoints(&run.root).unwrap_or_default());
         Ok(json!({
-            "settings": settings, "agents": agents, "lock": lock, "text": text, "graph": graph,
+            "settings": settings, "agents": agents, "lock": lock, "text": text, "graph": graph, "designs": designs,
             "plan": plan, "notes": notes, "checkpoints": checkpoints,
         }))
     }

@@ -63,4 +63,17 @@ pub trait Workflows: Send + Sync {
     /// # Errors
     /// If the stored workflow is invalid.
     fn graph(&self, run: &Path) -> Result<Value, Unavailable>;
+
+    /// Returns the graph of a design in the same format, by its text and its scenario.
+    ///
+    /// # Errors
+    /// If the stored workflow is invalid, or the design has no graph.
+    fn design_graph(&self, run: &Path, scenario: Option<&str>, design: &str) -> Result<Value, Unavailable>;
+
+    /// Returns the best designs of a run, at most `most`: lines of its `designs.jsonl`, each with its `graph`. Returns none for
+    /// a run without a designer.
+    ///
+    /// # Errors
+    /// If they can't be read.
+    fn best_designs(&self, run: &Path, most: usize) -> Result<Vec<Value>, Unavailable>;
 }

@@ -56,6 +56,14 @@ impl Workflows for Letters {
     fn graph(&self, _: &Path) -> Result<Value, Unavailable> {
         Err(Unavailable("no graph in this test".into()))
     }
+
+    fn design_graph(&self, _: &Path, _: Option<&str>, _: &str) -> Result<Value, Unavailable> {
+        Err(Unavailable("no graph in this test".into()))
+    }
+
+    fn best_designs(&self, _: &Path, _: usize) -> Result<Vec<Value>, Unavailable> {
+        Ok(Vec::new())
+    }
 }
 
 pub fn viewer(folder: &Path) -> Viewer {
