@@ -152,6 +152,37 @@ fn what_it_generates_passes_its_check() {
     }
 }
 
+/// The reference takes the bytes of each longer token one by one.
+#[test]
+fn masks_of_designs_equal_those_of_single_bytes() {
+    let (grammar, words) = (grammar(), words());
+    let after = |text: &str| {
+        let mut constraint = Constraint::new(&grammar, 1_000_000);
+        let token = |byte: u8| u32::from(byte) + 1;
+        text.bytes()
+            .all(|byte| {
+                constraint.mask().unwrap().allows(token(byte)) && constraint.advance(token(byte)).is_ok()
+            })
+            .then_some(constraint)
+    };
+    let mut compared = [0; 2];
+    for seed in 0..4 {
+        let text = sample(&grammar, 120, seed);
+        for at in (0..text.len()).step_by(7) {
+            let (before, mask) = (&text[..at], after(&text[..at]).unwrap().mask().unwrap());
+            for (token, word) in words.iter().enumerate().skip(257) {
+                let word = std::str::from_utf8(word).unwrap();
+                // The first byte decides for most.
+                let begins = mask.allows(u32::from(word.as_bytes()[0]) + 1);
+                let expected = begins && after(&format!("{before}{word}")).is_some();
+                assert_eq!(mask.allows(token as u32), expected, "{word:?} after {before}");
+                compared[usize::from(expected)] += 1;
+            }
+        }
+    }
+    assert!(compared.iter().all(|count| *count > 50), "{compared:?}");
+}
+
 #[test]
 fn numbers_keep_to_their_range() {
     let (items, facts) = items();

@@ -6,7 +6,9 @@ use std::fmt;
 
 use pl_dsl::workflow::ServerKind;
 use pl_dsl::workflow::objective::CriticBase;
-use pl_run::plan::{CheckpointPlan, CorpusPlan, CriticPlan, PermissionPlan, PolicyPlan, RunPlan, TaskPlan};
+use pl_run::plan::{
+    CheckpointPlan, CorpusPlan, CriticPlan, DesignPlan, PermissionPlan, PolicyPlan, RunPlan, TaskPlan,
+};
 use pl_run::{Bytes, one_line};
 
 /// A number with separated thousands.
@@ -207,6 +209,21 @@ fn write_counts(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut episodes = section(f, "episode");
     for scenario in &plan.scenarios {
         let name = scenario.name.as_ref().map(|name| format!("{name:<wide$}  ")).unwrap_or_default();
+        if let Some(designs) = &scenario.designs {
+            let DesignPlan { designer, designs, design_tokens, executions, execution_tokens, .. } = designs;
+            episodes.line(format_args!(
+                "{name}{designs} designs a task by {designer}, {most} {} sampled tokens each",
+                Count(u64::from(*design_tokens))
+            ))?;
+            episodes.line(format_args!(
+                "{name}{executions} episodes of each design, {most} {} sampled tokens each",
+                Count(*execution_tokens)
+            ))?;
+            // Its own team, if it has one, plays evaluations.
+            if scenario.episode.completions == 0 {
+                continue;
+            }
+        }
         episodes.line(format_args!(
             "{name}{most} {} completions, {} sampled tokens",
             Count(scenario.episode.completions),

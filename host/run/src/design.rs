@@ -23,7 +23,7 @@ pub(crate) use self::episode::design_of;
 pub(crate) use self::numbers::{designer_number, executor_numbers};
 pub(crate) use self::record::hash_of;
 pub(crate) use self::scenario::ScenarioDesigner;
-pub(crate) use self::team::Assessment;
+pub(crate) use self::team::{Assessment, files_of_designs};
 
 pub use self::record::{Archive, DesignRecord, Outcome, read_designs};
 pub use self::search::{SearchEnding, SearchOptions, search};

@@ -9,6 +9,7 @@ use pl_record::{Lock, hash_file, hash_folder};
 
 use crate::chat::today;
 use crate::corpus;
+use crate::design::files_of_designs;
 use crate::error::Error;
 use crate::host::Host;
 use crate::permissions::Access;
@@ -26,10 +27,14 @@ pub(crate) fn lock_of(host: &Host, checked: &CheckedWorkflow, session: &Session)
         let path = corpus::path(&checked.corpus_place(), corpus)?;
         corpora.extend(path.map(|path| (format!("corpus {}", corpus.name), path)));
     }
+    // Designs are checked with the text of these files during the run.
+    let texts = files_of_designs(checked)?;
+    let texts = texts.iter().map(|path| (format!("text {}", path.display()), checked.folder.join(path)));
     let data = checked
         .task_files(host)
         .into_iter()
         .chain(corpora)
+        .chain(texts)
         .map(|(name, path)| Ok((name, hash_file(&path).map_err(Error::RunFolder)?)))
         .collect::<Result<_, Error>>()?;
     Ok(Lock {

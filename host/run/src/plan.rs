@@ -28,7 +28,7 @@ use crate::run_folder::default_folder;
 use crate::sandbox::is_python_cached;
 use crate::workflow::CheckedWorkflow;
 
-use self::counts::{EpisodeBounds, EvaluationBounds, StepBounds};
+use self::counts::{EpisodeBounds, EvaluationBounds, StepBounds, TaskBounds};
 
 /// Largest file of tasks or passages that is read for a plan, in bytes. It takes a few seconds.
 const LARGEST_FILE: u64 = 4 << 30;
@@ -81,7 +81,40 @@ pub struct ScenarioPlan {
     pub tasks: TaskPlan,
     /// Curriculum in words, if there is one.
     pub curriculum: Option<String>,
+    /// Bounds of an episode of its own team.
     pub episode: EpisodeBounds,
+    /// `None` without a designer.
+    pub designs: Option<DesignPlan>,
+}
+
+/// Designs of a scenario.
+#[derive(Serialize)]
+pub struct DesignPlan {
+    /// Name of the designer.
+    pub designer: String,
+    /// Designs of a task.
+    pub designs: u32,
+    /// Limit on the tokens of a design.
+    pub design_tokens: u32,
+    /// Episodes of a design.
+    pub executions: u32,
+    /// Bound of the tokens of each.
+    pub execution_tokens: u64,
+    /// Bounds of a task in training.
+    pub task: TaskBounds,
+}
+
+impl DesignPlan {
+    fn new(designer: &workflow::Designer) -> DesignPlan {
+        DesignPlan {
+            designer: designer.name.clone(),
+            designs: designer.designs,
+            design_tokens: designer.max_tokens,
+            executions: designer.executions,
+            execution_tokens: designer.palette.max_tokens,
+            task: TaskBounds::designed(designer),
+        }
+    }
 }
 
 /// Model of a plan.
@@ -269,7 +302,11 @@ impl RunPlan {
             let own = policies.iter().map(|policy| policy.trained_parameters);
             let numbers = own.chain(critics).sum::<Option<u64>>();
             let trained = scenarios.iter().filter(|scenario| scenario.share > 0.0);
-            let longest = trained.map(|scenario| scenario.episode).reduce(EpisodeBounds::max);
+            let task = |own: &ScenarioPlan| match &own.designs {
+                Some(designs) => designs.task,
+                None => TaskBounds::new(train, &own.episode),
+            };
+            let longest = trained.map(task).reduce(TaskBounds::max);
             TrainingPlan::new(workflow, train, &longest.unwrap_or_default(), &evaluations, numbers)
         });
         RunPlan {
@@ -459,6 +496,7 @@ impl ScenarioPlan {
                 tasks: TaskPlan::new(checked, &environment.name, &environment.tasks),
                 curriculum: environment.curriculum.as_ref().map(curriculum_words),
                 episode: EpisodeBounds::new(&scenario.turns, &workflow.agents),
+                designs: scenario.designer.and_then(|at| workflow.designers.get(at)).map(DesignPlan::new),
             }
         };
         workflow.scenarios.iter().map(plan).collect()
@@ -550,11 +588,11 @@ impl TrainingPlan {
     fn new(
         workflow: &Workflow,
         train: &Train,
-        episode: &EpisodeBounds,
+        task: &TaskBounds,
         evaluations: &[EvaluationPlan],
         trained_numbers: Option<u64>,
     ) -> TrainingPlan {
-        let step = StepBounds::new(train, episode);
+        let step = StepBounds::new(train, task);
         let steps = u64::from(train.steps);
         // Checkpoints are compared by the first evaluation that is run during training.
         let scored_every = evaluations.iter().map(|one| one.every).find(|every| *every > 0);

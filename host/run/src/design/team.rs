@@ -1,7 +1,7 @@
 //! The way from the text of a design to a team that plays: its check, its bound, and its agents.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use pl_plugin::{Plugin, Services};
 use pl_rollout::{AgentRuntime, EpisodeSetup};
 use pl_types::Item;
 
-use super::brief::DesignBrief;
+use super::brief::{DesignBrief, source_and_frame};
 use super::files::DesignFiles;
 use super::numbers::executor_numbers;
 use crate::chat::ChatFormat;
@@ -210,6 +210,22 @@ impl TeamBuilder {
         };
         (0..roles.len()).map(|at| self.first_number + number(at) as u32).collect()
     }
+}
+
+/// Returns the files that the checks of designs read: those that their workflow uses or includes, and whose text it names.
+/// Paths are relative to the workflow's folder.
+///
+/// # Errors
+/// If a plugin can't be loaded, or the scenario of a designer is in an included file.
+pub(crate) fn files_of_designs(checked: &CheckedWorkflow) -> Result<Vec<PathBuf>, Error> {
+    let mut files = BTreeSet::new();
+    let scenarios = checked.workflow.scenarios.iter().enumerate();
+    for (scenario, _) in scenarios.filter(|(_, own)| own.designer.is_some() && own.weight > 0.0) {
+        let (_, frame) = source_and_frame(checked, scenario)?;
+        let parts = KnownParts::of(&frame, &DesignBrief::new(checked, scenario)?, &checked.plugins);
+        files.extend(parts.texts.into_keys());
+    }
+    Ok(files.into_iter().collect())
 }
 
 /// Items of plugins and texts of files, as they were when they were asked for the first time.

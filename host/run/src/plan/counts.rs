@@ -4,7 +4,7 @@
 //! make a run smaller. Repeated attempts after a fault are not included; they are exceptions, and each is in
 //! `failures.jsonl`.
 
-use pl_dsl::workflow::{Agent, Rollout, Target, Train, Turns};
+use pl_dsl::workflow::{Agent, Designer, ExecutorGroups, Rollout, Target, Train, Turns};
 use serde::Serialize;
 
 /// Bounds of one episode.
@@ -29,22 +29,23 @@ impl EpisodeBounds {
             turns: paths.visits.iter().sum(),
         }
     }
+}
 
-    /// Returns the bounds of an episode of either of two scenarios.
-    pub fn max(self, other: EpisodeBounds) -> EpisodeBounds {
-        EpisodeBounds {
-            completions: self.completions.max(other.completions),
-            tokens: self.tokens.max(other.tokens),
-            turns: self.turns.max(other.turns),
-        }
-    }
+/// Bounds of one task of training.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct TaskBounds {
+    /// Flat: one for each sample. Tree: one, whose samples are branches. With a designer: its designs and their executions.
+    pub episodes: u64,
+    /// Groups of completions that are compared with each other.
+    pub groups: u64,
+    pub completions: u64,
+    pub tokens: u64,
 }
 
 /// Bounds of one training step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct StepBounds {
     pub tasks: u64,
-    /// Flat: one for each sample of each task. Tree: one for each task, whose samples are branches.
     pub episodes: u64,
     /// Groups of completions that are compared with each other.
     pub groups: u64,
@@ -54,26 +55,66 @@ pub struct StepBounds {
     pub optimizer_steps: u64,
 }
 
-impl StepBounds {
-    /// Computes the bounds of a step.
-    pub fn new(train: &Train, episode: &EpisodeBounds) -> StepBounds {
-        let (tasks, samples) = (u64::from(train.tasks_per_step), u64::from(train.samples));
-        let all = tasks.saturating_mul(samples);
-        let completions = all.saturating_mul(episode.completions);
-        // Tasks that are replaced are played, and not trained on.
-        let rounds = 1 + u64::from(train.max_refills);
+impl TaskBounds {
+    /// Computes the bounds of a task that is played by a scenario's own team.
+    pub fn new(train: &Train, episode: &EpisodeBounds) -> TaskBounds {
+        let samples = u64::from(train.samples);
+        let completions = samples.saturating_mul(episode.completions);
         // A task has one tree, whose groups are the node visits of one path. Flat episodes may take different
         // paths.
         let (episodes, groups) = match train.rollout {
-            Rollout::Tree => (tasks, tasks.saturating_mul(episode.completions)),
-            Rollout::Flat => (all, tasks.saturating_mul(episode.turns).min(completions)),
+            Rollout::Tree => (1, episode.completions),
+            Rollout::Flat => (samples, episode.turns.min(completions)),
         };
+        TaskBounds { episodes, groups, completions, tokens: samples.saturating_mul(episode.tokens) }
+    }
+
+    /// Computes the bounds of a task that a designer writes designs for, all of which are played. Each is bounded by its
+    /// palette.
+    pub fn designed(designer: &Designer) -> TaskBounds {
+        let (palette, designs) = (&designer.palette, u64::from(designer.designs));
+        let executions = designs.saturating_mul(u64::from(designer.executions));
+        let turns = u64::from(palette.max_visits).saturating_mul(palette.max_agents as u64);
+        let compared = match designer.executor_groups {
+            ExecutorGroups::Design => designs,
+            // Those of two agents with one role are apart.
+            ExecutorGroups::Role => {
+                let roles = palette.agents.len().saturating_mul(palette.policies.len()) as u64;
+                designs.min(roles)
+            }
+        };
+        let written = designs.saturating_mul(u64::from(designer.max_tokens));
+        TaskBounds {
+            episodes: designs.saturating_add(executions),
+            groups: compared.saturating_mul(turns).saturating_add(1),
+            completions: designs.saturating_add(executions.saturating_mul(turns)),
+            tokens: written.saturating_add(executions.saturating_mul(palette.max_tokens)),
+        }
+    }
+
+    /// Returns the bounds of a task of either of two scenarios.
+    pub fn max(self, other: TaskBounds) -> TaskBounds {
+        TaskBounds {
+            episodes: self.episodes.max(other.episodes),
+            groups: self.groups.max(other.groups),
+            completions: self.completions.max(other.completions),
+            tokens: self.tokens.max(other.tokens),
+        }
+    }
+}
+
+impl StepBounds {
+    /// Computes the bounds of a step from those of a task.
+    pub fn new(train: &Train, task: &TaskBounds) -> StepBounds {
+        let tasks = u64::from(train.tasks_per_step);
+        // Tasks that are replaced are played, and not trained on.
+        let played = tasks.saturating_mul(1 + u64::from(train.max_refills));
         StepBounds {
-            tasks: tasks.saturating_mul(rounds),
-            episodes: episodes.saturating_mul(rounds),
-            groups,
-            completions: completions.saturating_mul(rounds),
-            tokens: all.saturating_mul(episode.tokens).saturating_mul(rounds),
+            tasks: played,
+            episodes: task.episodes.saturating_mul(played),
+            groups: task.groups.saturating_mul(tasks),
+            completions: task.completions.saturating_mul(played),
+            tokens: task.tokens.saturating_mul(played),
             optimizer_steps: u64::from(train.epochs) * u64::from(train.mini_batches),
         }
     }
@@ -287,17 +328,33 @@ mod tests {
         .unwrap();
         // Two branches after one agent: each path has two node visits, all paths together have three.
         let episode = EpisodeBounds { completions: 2, tokens: 30, turns: 3 };
-        let tree = StepBounds::new(&train, &episode);
+        let tree = StepBounds::new(&train, &TaskBounds::new(&train, &episode));
         assert_eq!((tree.episodes, tree.groups, tree.completions, tree.tokens), (3, 6, 24, 360));
         assert_eq!(tree.optimizer_steps, 6);
         train.rollout = Rollout::Flat;
-        let flat = StepBounds::new(&train, &episode);
+        let flat = StepBounds::new(&train, &TaskBounds::new(&train, &episode));
         assert_eq!((flat.episodes, flat.groups, flat.completions, flat.tokens), (12, 9, 24, 360));
         // After steps 10, 20 and 25; the best of them may be the first.
         assert_eq!((checkpoints(&train, None), checkpoints(&train, Some(10))), (3, 3));
         assert_eq!((kept_checkpoints(&train, None), kept_checkpoints(&train, Some(10))), (2, 3));
         // After steps 8, 10, 16, 20, 24 and 25, if every evaluation is better than the last.
         assert_eq!(checkpoints(&train, Some(8)), 6);
+    }
+
+    #[test]
+    fn designs_and_their_executions_are_counted() {
+        let designer: Designer = serde_json::from_value(serde_json::json!({
+            "name": "d", "policy": 0, "designs": 4, "executions": 3, "patterns": [], "instructions": null,
+            "constrained": true, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
+            "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "max_tokens": 200,
+            "palette": { "agents": ["a.b"], "policies": ["p"], "max_agents": 2, "max_visits": 5, "max_tokens": 1000 },
+        }))
+        .unwrap();
+        let bounds = TaskBounds::designed(&designer);
+        assert_eq!((bounds.episodes, bounds.completions), (4 + 12, 4 + 12 * 10));
+        assert_eq!((bounds.tokens, bounds.groups), (4 * 200 + 12 * 1000, 1 + 4 * 10));
+        let by_role = Designer { executor_groups: ExecutorGroups::Role, ..designer };
+        assert_eq!(TaskBounds::designed(&by_role).groups, 1 + 10);
     }
 
     #[test]

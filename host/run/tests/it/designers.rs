@@ -229,3 +229,17 @@ fn designs_that_are_played_ahead_are_the_same_in_every_run() {
     resume(&part, &["train.episodes=8"]).unwrap();
     assert_equal(&whole, &part, 3);
 }
+
+#[test]
+fn a_run_does_not_continue_with_another_text_of_a_used_file() {
+    let workflow = Workflow::new("designer.mas", "\nuse \"parts.mas\" as parts\n");
+    let parts = workflow.path("parts.mas");
+    std::fs::write(&parts, "param spare: int = 1\n").unwrap();
+    let run = workflow.run(&["train.steps=1"]);
+    std::fs::write(&parts, "param spare: int = 2\n").unwrap();
+    let error = resume(&run, &["train.steps=2"]).unwrap_err().to_string();
+    assert!(error.contains("text parts.mas"), "{error}");
+    std::fs::write(&parts, "param spare: int = 1\n").unwrap();
+    resume(&run, &["train.steps=2"]).unwrap();
+    assert_eq!(metrics(&run, "step").len(), 2);
+}
