@@ -17,6 +17,7 @@ fn main() {
         .flag("-isystem")
         .flag(headers.display().to_string())
         .file("shim/linear.cpp")
+        .file("shim/adamw.cpp")
         .file("shim/context.cpp")
         .compile("pl_model_shim");
 }

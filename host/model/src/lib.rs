@@ -6,6 +6,7 @@
 //! ([`forward_with_attention`]). Generation on the CPU has kernels of its own, in `pl-kernels` and
 //! `pl-inference`.
 
+mod adamw;
 mod dtype;
 mod error;
 mod formats;
@@ -15,6 +16,7 @@ mod model;
 mod network;
 mod text;
 
+pub use adamw::{AdamWStep, Moments, fused_adamw};
 pub use chrono::NaiveDate;
 pub use dtype::TorchDtype;
 pub use error::Error;

@@ -9,7 +9,8 @@
 //! ```
 
 use pl_dsl::workflow::objective::Optimizer;
-use tch::{Kind, TchError, Tensor, no_grad};
+use pl_model::{AdamWStep, Moments, fused_adamw};
+use tch::{Device, Kind, TchError, Tensor, no_grad};
 
 /// Keeps the quotient finite for parameters that never had a gradient.
 const EPSILON: f64 = 1e-8;
@@ -107,36 +108,65 @@ impl AdamW {
                 return Ok(OptimizerStep { grad_norm, applied: false });
             }
             self.steps += 1;
-            let t = self.steps as f64;
-            let (beta1, beta2) = self.decay.moments;
-            let factors = Factors {
-                scale: clip_scale(grad_norm, max_norm),
-                change: (1.0 - beta1, 1.0 - beta2),
-                rate: rate / (1.0 - beta1.powf(t)),
-                root_correction: (1.0 - beta2.powf(t)).sqrt(),
-            };
-            for (state, gradient) in self.parameters.iter().zip(&gradients) {
-                let decay = if state.decays { 1.0 - rate * self.decay.weights } else { 1.0 };
-                let flat = |tensor: &Tensor| tensor.f_view([-1]);
-                let (parameter, gradient) = (flat(&state.parameter)?, flat(gradient)?);
-                let (first_moment, second_moment) = (flat(&state.first_moment)?, flat(&state.second_moment)?);
-                let count = gradient.size()[0];
-                let mut start = 0;
-                while start < count {
-                    let length = CHUNK_ELEMENTS.min(count - start);
-                    let part = |tensor: &Tensor| tensor.f_narrow(0, start, length);
-                    factors.step(
-                        part(&parameter)?,
-                        part(&first_moment)?,
-                        part(&second_moment)?,
-                        part(&gradient)?,
-                        decay,
-                    )?;
-                    start += length;
-                }
+            let scale = clip_scale(grad_norm, max_norm);
+            match self.parameters.iter().all(|state| state.parameter.device().is_cuda()) {
+                true => self.step_fused(&gradients, rate, scale)?,
+                false => self.step_in_chunks(&gradients, rate, scale)?,
             }
             Ok(OptimizerStep { grad_norm, applied: true })
         })
+    }
+
+    /// Takes a step in a launch for all matrices and one for all others.
+    fn step_fused(&self, gradients: &[Tensor], rate: f64, scale: f64) -> Result<(), TchError> {
+        for decays in [true, false] {
+            let own = self.parameters.iter().zip(gradients).filter(|(state, _)| state.decays == decays);
+            let tensors: Vec<Moments<'_>> = own
+                .map(|(state, gradient)| Moments {
+                    parameter: &state.parameter,
+                    gradient,
+                    mean: &state.first_moment,
+                    square: &state.second_moment,
+                })
+                .collect();
+            let decay = if decays { self.decay.weights } else { 0.0 };
+            let (step, betas) = (self.steps, self.decay.moments);
+            fused_adamw(&tensors, &AdamWStep { step, rate, betas, decay, epsilon: EPSILON, scale })?;
+        }
+        Ok(())
+    }
+
+    /// Takes a step in chunks that fit into the cache of a core.
+    fn step_in_chunks(&self, gradients: &[Tensor], rate: f64, scale: f64) -> Result<(), TchError> {
+        let t = self.steps as f64;
+        let (beta1, beta2) = self.decay.moments;
+        let factors = Factors {
+            scale,
+            change: (1.0 - beta1, 1.0 - beta2),
+            rate: rate / (1.0 - beta1.powf(t)),
+            root_correction: (1.0 - beta2.powf(t)).sqrt(),
+        };
+        for (state, gradient) in self.parameters.iter().zip(gradients) {
+            let decay = if state.decays { 1.0 - rate * self.decay.weights } else { 1.0 };
+            let flat = |tensor: &Tensor| tensor.f_view([-1]);
+            let (parameter, gradient) = (flat(&state.parameter)?, flat(gradient)?);
+            let (first_moment, second_moment) = (flat(&state.first_moment)?, flat(&state.second_moment)?);
+            let count = gradient.size()[0];
+            let mut start = 0;
+            while start < count {
+                let length = CHUNK_ELEMENTS.min(count - start);
+                let part = |tensor: &Tensor| tensor.f_narrow(0, start, length);
+                factors.step(
+                    part(&parameter)?,
+                    part(&first_moment)?,
+                    part(&second_moment)?,
+                    part(&gradient)?,
+                    decay,
+                )?;
+                start += length;
+            }
+        }
+        Ok(())
     }
 
     /// The moments as shallow clones: `mean.NAME` is the first, `square.NAME` the second.
@@ -195,14 +225,16 @@ impl Factors {
     }
 }
 
-/// Square root of the sum of squares of all elements, summed in double precision in the given order.
+/// Square root of the sum of squares of all elements, summed in double precision in the given order. The norms come from the
+/// device in one copy.
 fn global_norm(tensors: &[Tensor]) -> Result<f64, TchError> {
-    let mut squares = 0.0;
-    for tensor in tensors {
-        let norm = f64::try_from(tensor.f_norm()?)?;
-        squares += norm * norm;
+    if tensors.is_empty() {
+        return Ok(0.0);
     }
-    Ok(squares.sqrt())
+    let norms = tensors.iter().map(|tensor| tensor.f_norm()?.f_to_kind(Kind::Double));
+    let norms = Tensor::f_stack(&norms.collect::<Result<Vec<_>, _>>()?, 0)?;
+    let norms = Vec::<f64>::try_from(norms.f_to_device(Device::Cpu)?)?;
+    Ok(norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt())
 }
 
 fn clip_scale(norm: f64, max_norm: f64) -> f64 {
@@ -264,10 +296,48 @@ mod tests {
         assert_eq!(optimizer.steps(), 20);
     }
 
+    /// The launches of a GPU, on the CPU: the same steps as in chunks, with clipping and without.
+    #[test]
+    fn fused_steps_equal_those_in_chunks() {
+        let random = |index: i64, seed: i64| {
+            tch::manual_seed(seed);
+            let shape: &[i64] = if index == 1 { &[7] } else { &[300, 301] };
+            Tensor::randn(shape, (Kind::Float, Device::Cpu))
+        };
+        let new = || {
+            let parameters = (0..3).map(|index| (format!("p{index}"), random(index, index)));
+            AdamW::new(parameters.collect(), decay(0.1)).unwrap()
+        };
+        let (mut chunks, mut fused) = (new(), new());
+        for (round, scale) in [(1, 1.0), (2, 0.25), (3, 1.0)] {
+            let gradients =
+                || (0..3).map(|index| random(index, 10 * round as i64 + index)).collect::<Vec<_>>();
+            let (a, b) = (gradients(), gradients());
+            (chunks.steps, fused.steps) = (round, round);
+            no_grad(|| {
+                chunks.step_in_chunks(&a, 0.01, scale).unwrap();
+                fused.step_fused(&b, 0.01, scale).unwrap();
+            });
+            assert!(b.iter().all(|gradient| values(gradient).iter().all(|value| *value == 0.0)));
+        }
+        let all = |own: &AdamW| -> Vec<f64> {
+            let state = own.state().into_iter().map(|(_, tensor)| tensor);
+            own.parameters()
+                .map(|(_, tensor)| tensor.shallow_clone())
+                .chain(state)
+                .flat_map(|t| values(&t))
+                .collect()
+        };
+        let (one, other) = (all(&chunks), all(&fused));
+        let gap = one.iter().zip(&other).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(gap < 1e-6, "{gap}");
+        assert!(one.iter().any(|value| value.abs() > 0.1));
+    }
+
     #[test]
     fn weight_decay_applies_to_matrices_only() {
-        let gain = Tensor::ones([3], (Kind::Float, tch::Device::Cpu));
-        let matrix = Tensor::ones([1, 3], (Kind::Float, tch::Device::Cpu));
+        let gain = Tensor::ones([3], (Kind::Float, Device::Cpu));
+        let matrix = Tensor::ones([1, 3], (Kind::Float, Device::Cpu));
         let parameters =
             vec![("gain".into(), gain.shallow_clone()), ("matrix".into(), matrix.shallow_clone())];
         let mut optimizer = AdamW::new(parameters, decay(0.5)).unwrap();
@@ -286,7 +356,7 @@ mod tests {
         assert!((clip_scale(norm, 1.0) * norm - 1.0).abs() < 1e-6);
 
         // The first moment after one step reveals the scale of the gradient: 0.1 × scale × g.
-        let weight = Tensor::zeros([2], (Kind::Float, tch::Device::Cpu));
+        let weight = Tensor::zeros([2], (Kind::Float, Device::Cpu));
         let mut optimizer = AdamW::new(vec![("w".into(), weight)], decay(0.0)).unwrap();
         optimizer.step(vec![Tensor::from_slice(&[3.0f32, 4.0])], 0.1, 1.0).unwrap();
         let mean = values(&optimizer.state()[0].1);
@@ -295,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_gradient_that_is_not_finite_changes_nothing() {
-        let weight = Tensor::ones([2], (Kind::Float, tch::Device::Cpu));
+        let weight = Tensor::ones([2], (Kind::Float, Device::Cpu));
         let mut optimizer = AdamW::new(vec![("w".into(), weight.shallow_clone())], decay(0.1)).unwrap();
         let stepped = optimizer.step(vec![Tensor::from_slice(&[f32::NAN, 1.0])], 0.1, 1.0).unwrap();
         assert!(!stepped.applied);
