@@ -3,7 +3,7 @@
 //! `cargo bench -p pl-inference --bench throughput [-- FILTER]`; needs the model in the cache
 //! (`cargo xtask setup`). Prints a line of JSON for each figure, as the peers in `bench/peers` do;
 //! `cargo xtask bench engine` compares them. Prompts of 32 tokens; only those with a
-//! schema end before their length.
+//! grammar end before their length.
 
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run stops with the reason")]
 
@@ -32,13 +32,21 @@ struct Case {
     adapters: usize,
     /// Number of tokens of each completion, by its index.
     length: fn(u32) -> u32,
-    /// JSON Schema of the completions.
-    schema: Option<&'static str>,
+    /// Grammar of the completions.
+    grammar: Option<fn() -> Grammar>,
 }
 
 impl Case {
     const fn new(name: &'static str, rows: u32, dtype: Dtype) -> Self {
-        Self { name, requests: rows, slots: rows as usize, dtype, adapters: 0, length: |_| NEW, schema: None }
+        Self {
+            name,
+            requests: rows,
+            slots: rows as usize,
+            dtype,
+            adapters: 0,
+            length: |_| NEW,
+            grammar: None,
+        }
     }
 }
 
@@ -46,7 +54,10 @@ const SCHEMA: &str = r#"{"type": "array", "items": {"type": "object", "propertie
     "name": {"type": "string"}, "kind": {"enum": ["plan", "work", "review"]}, "score": {"type": "number"}},
     "required": ["name", "kind", "score"], "additionalProperties": false}}"#;
 
-const CASES: [Case; 9] = [
+/// Grammar of designs with three items and two policies, as `pl_dsl::design_grammar` makes it.
+const DESIGNS: &str = include_str!("designs.lark");
+
+const CASES: [Case; 10] = [
     Case::new("generate/1/f32", 1, Dtype::F32),
     Case::new("generate/16/f32", 16, Dtype::F32),
     Case::new("generate/64/f32", 64, Dtype::F32),
@@ -58,8 +69,15 @@ const CASES: [Case; 9] = [
     Case {
         requests: 64,
         length: |_| 64,
-        schema: Some(SCHEMA),
+        grammar: Some(|| Grammar::JsonSchema(SCHEMA.to_owned())),
         ..Case::new("generate/16/f32, 64 with a schema", 16, Dtype::F32)
+    },
+    // Teams of agents, as a designer writes them.
+    Case {
+        requests: 64,
+        length: |_| 200,
+        grammar: Some(|| Grammar::Lark(DESIGNS.to_owned())),
+        ..Case::new("generate/16/f32, 64 designs", 16, Dtype::F32)
     },
     // Short and long completions in mixed order.
     Case {
@@ -88,7 +106,7 @@ fn main() {
         let model = Model::load(&path, Device::Cpu, case.dtype).expect("the model");
         let Figures { rate, cpu_seconds, lengths } = run(case, &model, None);
         // The same without masks, with completions of the same lengths.
-        let unmasked = case.schema.map(|_| run(case, &model, Some(&lengths)).rate);
+        let unmasked = case.grammar.map(|_| run(case, &model, Some(&lengths)).rate);
         println!(
             "{}",
             json!({
@@ -111,7 +129,7 @@ struct Figures {
     lengths: Vec<u32>,
 }
 
-/// Runs a case, or without its schema if the lengths of the completions are given.
+/// Runs a case, or without its grammar if the lengths of the completions are given.
 fn run(case: &Case, model: &Model, given: Option<&[u32]>) -> Figures {
     let adapter = |seed: usize| Adapter::new(&model.config, 16, 32.0, &Projection::ALL, [seed as u8; 32]);
     let policies = (0..case.adapters.max(1))
@@ -130,12 +148,12 @@ fn run(case: &Case, model: &Model, given: Option<&[u32]>) -> Figures {
     let engine = LlmEngine::start(vec![base], policies, config).expect("an engine");
     let runtime = Runtime::new().expect("a runtime");
     // Excludes the tokens that would end a completion.
-    let schema = case.schema.filter(|_| given.is_none());
-    let biases: Arc<[(u32, f32)]> = match schema {
+    let grammar = case.grammar.filter(|_| given.is_none());
+    let biases: Arc<[(u32, f32)]> = match grammar {
         Some(_) => Arc::default(),
         None => model.tokenizer.end_of_turn().iter().map(|id| (*id, f32::NEG_INFINITY)).collect(),
     };
-    let grammar = schema.map(|schema| Arc::new(Grammar::JsonSchema(schema.to_owned())));
+    let grammar = grammar.map(|make| Arc::new(make()));
     let mut best = Figures { rate: 0.0, cpu_seconds: 0.0, lengths: Vec::new() };
     for round in 0..RUNS {
         let (start, cpu_before) = (Instant::now(), cpu_seconds());

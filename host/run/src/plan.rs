@@ -162,6 +162,7 @@ pub struct PolicyPlan {
     /// Devices that it is generated for and trained on.
     #[serde(skip_serializing_if = "Devices::is_empty")]
     pub devices: Devices,
+    /// Names of its agents and designers, and the designs that may use it.
     pub agents: Vec<String>,
     /// `None` if the model is not on this machine.
     pub trained_parameters: Option<u64>,
@@ -427,18 +428,24 @@ impl PolicyPlan {
             server: policy.server.and_then(|index| Some(workflow.servers.get(index)?.name.clone())),
             served: policy.served.clone(),
             devices: policy.devices.clone(),
-            agents: workflow
-                .agents
-                .iter()
-                .filter(|agent| agent.policy == index)
-                .map(|agent| agent.name.clone())
-                .collect(),
+            agents: users(workflow, index),
             trained_parameters: if trained { model.config.as_ref().map(numbers) } else { Some(0) },
             critic: critic
                 .filter(|_| trained)
                 .map(|critic| CriticPlan::new(critic, &models[critic.model.unwrap_or(policy.model)])),
         }
     }
+}
+
+/// Returns the names of the agents and designers of a policy, and the designs that may use it.
+fn users(workflow: &Workflow, policy: usize) -> Vec<String> {
+    let name = &workflow.policies[policy].name;
+    let agents =
+        workflow.agents.iter().filter(|agent| agent.policy == policy).map(|agent| agent.name.clone());
+    let designers = workflow.designers.iter();
+    let writers = designers.clone().filter(|one| one.policy == policy).map(|one| one.name.clone());
+    let designed = designers.filter(|one| one.palette.policies.contains(name));
+    agents.chain(writers).chain(designed.map(|one| format!("designs of {}", one.name))).collect()
 }
 
 impl CriticPlan {
