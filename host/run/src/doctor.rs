@@ -128,7 +128,8 @@ fn cuda(host: &Host) -> Check {
         Ok(_) => Check::ready("cuda", "training on a GPU", "usable"),
         Err(error) => Check::ready("cuda", "training on a GPU", error.to_string()).lacking(
             Status::Limited,
-            "with an NVIDIA GPU: `cargo xtask setup --cuda`; without one, the CPU is used",
+            "with an NVIDIA GPU: `cargo xtask setup --cuda` in a checkout, a `torch` for CUDA beside an installed package; without \
+             one, the CPU is used",
         ),
     }
 }

@@ -73,7 +73,7 @@ pub(crate) fn training_cores(policy: &Policy) -> &[u32] {
 }
 
 /// Error of a policy's devices.
-pub(crate) fn unavailable(policy: &Policy, source: DevicesUnavailable) -> Error {
+fn unavailable(policy: &Policy, source: DevicesUnavailable) -> Error {
     Error::Devices { policy: policy.name.clone(), source }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// Settings that may change, as messages name them.
 const CHANGEABLE: &str = "train.steps, train.checkpoint_every, train.keep_checkpoints, train.episodes, \
-                          train.token_budget, train.gradient_checkpointing, train.record_tokens, inference.*, \
+                          train.token_budget, train.gradient_checkpointing, train.record_tokens, inference.*, devices.*, \
                           evaluate.every and .limit, sandbox.workers and .isolation, the sandbox's runtime, endpoints, \
                           certificates and jobs_per_worker, and the addresses, \
                           key_variable, timeout, connections, retries, hedge_after and sleep of servers, also of those of corpora";
@@ -48,6 +48,9 @@ pub(crate) fn copy_changeable_settings(from: &Workflow, to: &mut Workflow) {
     // Params act only through settings.
     to.params.clone_from(&from.params);
     to.inference = from.inference.clone();
+    for (from, to) in from.policies.iter().zip(&mut to.policies) {
+        to.devices.clone_from(&from.devices);
+    }
     if let (Some(from), Some(to)) = (&from.train, &mut to.train) {
         to.steps = from.steps;
         to.checkpoint_every = from.checkpoint_every;

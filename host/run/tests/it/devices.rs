@@ -100,7 +100,9 @@ fn threads_stay_on_the_cores_of_their_devices() {
     assert_eq!(engines, expected.iter().map(u32::to_string).collect::<Vec<_>>());
     assert!(results(&workflow, "apart") == results(&workflow, "pools"), "the pools change the results");
 
-    resume(&workflow.path("pools"), &["train.steps=3"]).unwrap();
+    // Another machine has other cores.
+    let other = format!("devices.train=cpu:{first}");
+    resume(&workflow.path("pools"), &["train.steps=3", &other]).unwrap();
     assert_eq!(metrics(&workflow.path("pools"), "step").len(), 3);
 }
 
