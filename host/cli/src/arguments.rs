@@ -1,5 +1,6 @@
 //! The command line.
 
+pub mod cluster;
 pub mod common;
 pub mod data;
 pub mod design;
@@ -22,6 +23,7 @@ use pl_run::Permissions;
 
 use crate::exit::CommandError;
 
+use self::cluster::{ClusterCommand, WorkerArgs};
 use self::data::DataCommand;
 use self::design::{DesignArgs, DesignsArgs};
 use self::permissions::PermissionArgs;
@@ -60,6 +62,13 @@ pub enum Command {
     Graph(GraphArgs),
     /// Train the policies of a workflow
     Run(RunArgs),
+    /// Play the episodes of runs that other machines coordinate (`pl-host run --nats URL`)
+    Worker(WorkerArgs),
+    /// Look at runs on several machines
+    Cluster {
+        #[command(subcommand)]
+        command: ClusterCommand,
+    },
     /// Look for teams: a designer proposes designs, they are checked and played, and it sees the results
     Design(DesignArgs),
     /// List the designs of a search
@@ -138,6 +147,7 @@ impl Command {
             | Command::Play(PlayArgs { source, .. })
             | Command::Grade(GradeArgs { source, .. }) => &source.permissions,
             Command::Run(RunArgs { permissions, .. })
+            | Command::Worker(WorkerArgs { permissions, .. })
             | Command::Serve(ServeArgs { permissions, .. })
             | Command::View(ViewArgs { permissions, .. })
             | Command::Replay(ReplayArgs { permissions, .. })

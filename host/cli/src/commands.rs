@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod check;
+pub mod cluster;
 pub mod compare;
 pub mod completions;
 pub mod data;
@@ -30,3 +31,4 @@ pub mod serve;
 pub(crate) mod serve_control;
 pub mod sweep;
 pub mod view;
+pub mod worker;

@@ -2,6 +2,7 @@
 //! folder.
 
 use pl_types::{Finish, Group, Key, Transition};
+use serde::{Deserialize, Serialize};
 
 use crate::context::EpisodeContext;
 use crate::error::EpisodeFailure;
@@ -14,7 +15,7 @@ use crate::setup::EpisodeSetup;
 const NO_ACTION: &str = "null";
 
 /// Summary of an episode (flat) or of the path that a tree took.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EpisodeSummary {
     pub task: u32,
     pub task_id: String,

@@ -49,13 +49,15 @@ pub(crate) struct PolicyVersions {
     updates: Vec<(usize, WeightUpdate, u64)>,
     /// Index and version of each trained policy.
     versions: Vec<(usize, u64)>,
+    /// Weights of whole models that an engine has had since it started.
+    initial: Vec<(usize, WeightUpdate, u64)>,
 }
 
 impl PolicyVersions {
     /// Weights that share memory with the trainer's, unless `policies` are copies. They must be published before the next
     /// update of the trainer then.
     pub fn new(policies: impl IntoIterator<Item = ServedPolicy>) -> PolicyVersions {
-        let mut all = PolicyVersions { updates: Vec::new(), versions: Vec::new() };
+        let mut all = PolicyVersions { updates: Vec::new(), versions: Vec::new(), initial: Vec::new() };
         for served in policies {
             let ServedPolicy { policy, adapter, weights, value_head, version, trained, .. } = served;
             if let Some(head) = value_head {
@@ -69,8 +71,11 @@ impl PolicyVersions {
             let update = match (adapter, weights) {
                 (Some(adapter), _) => WeightUpdate::Adapter(adapter),
                 (None, Some(weights)) if version > 0 => WeightUpdate::Weights(weights),
-                // The engine has had these weights since it started.
-                (None, _) => continue,
+                (None, Some(weights)) => {
+                    all.initial.push((policy, WeightUpdate::Weights(weights), version));
+                    continue;
+                }
+                (None, None) => continue,
             };
             all.updates.push((policy, update, version));
         }
@@ -80,6 +85,11 @@ impl PolicyVersions {
     /// Index and version of each trained policy.
     pub fn versions(&self) -> &[(usize, u64)] {
         &self.versions
+    }
+
+    /// Returns the weights of all policies, those that an engine has had since it started included.
+    pub fn all_updates(&self) -> impl Iterator<Item = &(usize, WeightUpdate, u64)> {
+        self.updates.iter().chain(&self.initial)
     }
 
     /// Serves the weights in place of earlier ones. No request may be in progress.

@@ -1,5 +1,6 @@
 //! Errors of the application: each names the file, model, plugin, agent or step, and says what to do.
 
+pub mod cluster;
 pub mod cuda;
 pub mod devices;
 pub mod locate;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use pl_types::EpisodeId;
 use pl_types::GenerateError;
 
+use self::cluster::ClusterError;
 use self::cuda::CudaUnavailable;
 use self::devices::DevicesUnavailable;
 use self::locate::LocateError;
@@ -244,6 +246,9 @@ pub enum Error {
         path.display(), reasons.join("\n  ")
     )]
     OtherSweep { path: PathBuf, reasons: Vec<String> },
+    /// A run on several machines failed.
+    #[error(transparent)]
+    Cluster(Box<ClusterError>),
     /// A task of the runtime panicked.
     #[error("a worker thread failed: {0}")]
     Worker(#[from] tokio::task::JoinError),
@@ -259,6 +264,10 @@ impl Error {
     /// Error of a server.
     pub(crate) fn server(error: pl_servers::ServerError) -> Self {
         Error::Server(Box::new(error))
+    }
+
+    pub(crate) fn cluster(error: ClusterError) -> Error {
+        Error::Cluster(Box::new(error))
     }
 
     pub(crate) fn setup(error: pl_trainer::Error) -> Error {
@@ -277,6 +286,7 @@ impl Error {
                 | Error::Rollout { .. }
                 | Error::Record(_)
                 | Error::Sandbox(_)
+                | Error::Cluster(_)
                 | Error::Worker(_)
         )
     }

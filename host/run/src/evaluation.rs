@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pl_dsl::workflow::{Evaluation, RoleAssignment, Rollout, Scenario, Tasks};
-use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, play_batch};
+use pl_rollout::{
+    EpisodeSetup, PlayEpisodes, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, play_batch,
+};
 use pl_types::{Phase, SamplingOverrides};
 use serde_json::{Value, json};
 
@@ -74,7 +76,8 @@ pub fn evaluate<E: From<Error>>(
             let keep = |batch: Result<RolloutBatch, pl_rollout::Error>| {
                 batch.map_err(|error| Error::Rollout { source: error.into(), run: None, episode: None })
             };
-            play_round(&scenario.setup, &evaluation, &source, &round, update, keep).await
+            let player = |setup: Arc<EpisodeSetup>| setup as Arc<dyn PlayEpisodes>;
+            play_round((&scenario.setup, &player), &evaluation, &source, &round, update, keep).await
         })?;
         drop(tracker);
         let seconds = started.elapsed().as_secs_f64();
@@ -131,9 +134,10 @@ pub(crate) fn of_evaluation(setup: EpisodeSetup, evaluation: &Evaluation) -> Epi
     setup
 }
 
-/// Plays one round of an evaluation. `keep` receives the batch, also if every episode failed.
+/// Plays one round of an evaluation. `player` plays with the setup of the evaluation; `keep` receives the batch, also if
+/// every episode failed.
 pub(crate) async fn play_round(
-    setup: &Arc<EpisodeSetup>,
+    (setup, player): (&Arc<EpisodeSetup>, &(dyn Fn(Arc<EpisodeSetup>) -> Arc<dyn PlayEpisodes> + Sync)),
     evaluation: &Evaluation,
     source: &TaskSource,
     round: &Round<'_>,
@@ -163,7 +167,7 @@ pub(crate) async fn play_round(
         .filter(|(index, _)| acting.contains(index))
         .map(|(index, agent)| (index, agent.name.clone()))
         .collect();
-    let played = play_batch(Arc::new(setup), &plan, progress).await;
+    let played = play_batch(player(Arc::new(setup)), &plan, progress).await;
     let batch = keep(played.and_then(|batch| batch.with_episodes(round.step)))?;
     let tasks = plan.tasks.len();
     let report = EvaluationReport::new(

@@ -107,6 +107,24 @@ impl PolicyRouter {
         self.routes.read().unwrap_or_else(PoisonError::into_inner).get(policy).cloned()
     }
 
+    /// Gives a policy of the embedded engine new weights, which all later requests use.
+    ///
+    /// # Errors
+    /// If the weights don't fit, or servers generate for the policy.
+    pub(crate) fn publish_embedded(
+        &self,
+        policy: usize,
+        update: WeightUpdate,
+        version: u64,
+    ) -> Result<(), Error> {
+        match self.route(policy).as_deref() {
+            Some(Route::Engine(place)) => {
+                place.engine.publish(place.policy, update, version).map_err(Error::Engine)
+            }
+            _ => Err(Error::Engine(no_route(policy))),
+        }
+    }
+
     /// Gives a policy new weights. Returns when all later requests use them.
     ///
     /// # Errors
@@ -118,9 +136,6 @@ impl PolicyRouter {
         version: u64,
     ) -> Result<(), Error> {
         match self.route(policy).as_deref() {
-            Some(Route::Engine(place)) => {
-                place.engine.publish(place.policy, update, version).map_err(Error::Engine)
-            }
             Some(Route::Server(remote)) => match update {
                 WeightUpdate::Adapter(adapter) => remote.publish(&self.store, &adapter, version).await,
                 WeightUpdate::Weights(weights) => {
@@ -129,7 +144,7 @@ impl PolicyRouter {
                 // Servers return no hidden states: the trainer computes the values.
                 WeightUpdate::ValueHead(_) | WeightUpdate::Version => Ok(()),
             },
-            _ => Err(Error::Engine(no_route(policy))),
+            _ => self.publish_embedded(policy, update, version),
         }
     }
 

@@ -15,6 +15,7 @@
 pub mod audit;
 mod chat;
 mod checkpoints;
+mod cluster;
 pub mod compare;
 mod corpus;
 pub mod data;
@@ -60,10 +61,15 @@ mod training;
 mod wants;
 mod workflow;
 
+pub use cluster::{
+    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, ServerAddress, WorkerOptions,
+    WorkerStatus, cluster_status, work,
+};
 pub use device::{DevicePreference, select_device};
 pub use diagnostics::Diagnostics;
 pub use dtype::model_dtype;
 pub use error::Error;
+pub use error::cluster::ClusterError;
 pub use error::cuda::CudaUnavailable;
 pub use error::locate::{LocateError, MissingData};
 pub use error::plugin::PluginError;

@@ -180,6 +180,18 @@ pub enum Notice {
     },
     /// Servers that generate for policies have failed or work again.
     Fleet(FleetEvent),
+    /// A worker begins to play the tasks of a run.
+    JoinedRun {
+        /// Name of the run's streams.
+        run: String,
+    },
+    /// A worker has played its last task of a run.
+    LeftRun {
+        /// Name of the run's streams.
+        run: String,
+        /// Tasks whose results it has stored.
+        played: u64,
+    },
     /// An interactively played episode failed and was started again.
     EpisodeRestarted {
         /// Failure of the attempt.
@@ -214,6 +226,8 @@ impl fmt::Display for Notice {
                 let run = run.display();
                 write!(f, "warning: {run} can't be marked as yours ({reason}); resuming it will need --trust")
             }
+            Notice::JoinedRun { run } => write!(f, "playing tasks of run {run}"),
+            Notice::LeftRun { run, played } => write!(f, "left run {run}; tasks played: {played}"),
             Notice::NotDrawn { reason } => write!(f, "warning: {reason}"),
             Notice::NeverAudited => {
                 write!(

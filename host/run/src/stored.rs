@@ -83,6 +83,16 @@ impl StoredWorkflow {
         Ok(stored)
     }
 
+    /// Checks a workflow that another machine has sent, and moves it to a folder of this one.
+    ///
+    /// # Errors
+    /// [`Error::StoredWorkflow`] if it is not one that a run has written.
+    pub(crate) fn in_folder(self, folder: PathBuf) -> Result<StoredWorkflow, Error> {
+        validate(&self.workflow)
+            .map_err(|source| Error::StoredWorkflow { path: folder.join("workflow.json"), source })?;
+        Ok(StoredWorkflow { folder, ..self })
+    }
+
     /// Returns what the run in `root` may use without a question. A `trusted` one has the folder of its workflow, what it was
     /// started with, and what its start was allowed; all of these stand in the run folder, so that of somebody else has the
     /// run folder alone. `more` stands on the command line.

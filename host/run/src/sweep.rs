@@ -231,7 +231,7 @@ fn open_run<'h>(
     device: Device,
 ) -> Result<Option<TrainingRun<'h>>, Error> {
     if !is_run(root) {
-        let options = RunOptions { folder: Some(root.to_path_buf()), seed, replay_schedule: None };
+        let options = RunOptions { folder: Some(root.to_path_buf()), seed, ..RunOptions::default() };
         return TrainingRun::start(host, checked, device, &options).map(Some);
     }
     let stored = StoredWorkflow::read(root)?;

@@ -20,6 +20,7 @@ mod step_times;
 mod step_weights;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pl_dsl::Override;
 use pl_dsl::workflow::{BatchOrder, LrSchedule, Train, Workflow};
@@ -32,6 +33,7 @@ use tch::Device;
 use crate::audit::note;
 use crate::chat::today;
 use crate::checkpoints::{newest, newest_step};
+use crate::cluster::{ClusterOptions, ClusterRun};
 use crate::error::Error;
 use crate::error::repeat::RepeatError;
 use crate::host::Host;
@@ -66,6 +68,8 @@ pub struct RunOptions {
     pub seed: u64,
     /// Run folder whose updates' tasks are repeated.
     pub replay_schedule: Option<PathBuf>,
+    /// Other machines that play the episodes. `None` for this process.
+    pub cluster: Option<ClusterOptions>,
 }
 
 /// Options of a resumed run.
@@ -80,6 +84,8 @@ pub struct ResumeOptions {
     pub replay_schedule: Option<PathBuf>,
     /// Allows a run folder of somebody else to use the components, folders and hosts that it names.
     pub trust: bool,
+    /// Other machines that play the episodes. `None` for this process.
+    pub cluster: Option<ClusterOptions>,
 }
 
 /// Training run that is ready to start or to continue.
@@ -95,6 +101,8 @@ pub struct TrainingRun<'h> {
     rollouts: Rollouts,
     folder: RunFolder,
     state: LoopState,
+    /// Workers that play the episodes. `None` if this process does.
+    cluster: Option<Arc<ClusterRun>>,
 }
 
 impl<'h> TrainingRun<'h> {
@@ -136,7 +144,9 @@ impl<'h> TrainingRun<'h> {
         rollouts.keep_traces(folder.traces());
         keep_adapters(&session, &folder)?;
         let (earlier, state) = (Vec::new(), LoopState::default());
-        Ok(TrainingRun { host, train, session, schedule, order, earlier, rollouts, folder, state })
+        let place = (folder.root(), state.step);
+        let cluster = cluster_of(host, checked, &session, (&stored, &lock), place, options.cluster.as_ref())?;
+        Ok(TrainingRun { host, train, session, schedule, order, earlier, rollouts, folder, state, cluster })
     }
 
     /// Continues the run in `root` after its last checkpoint.
@@ -224,8 +234,11 @@ impl<'h> TrainingRun<'h> {
         }
         rollouts.keep_traces(folder.traces());
         keep_adapters(&session, &folder)?;
+        let place = (folder.root(), state.step);
+        let cluster =
+            cluster_of(host, &checked, &session, (&stored, &lock), place, options.cluster.as_ref())?;
         host.notify(Notice::Resumed { step: state.step });
-        Ok(TrainingRun { host, train, session, schedule, order, earlier, rollouts, folder, state })
+        Ok(TrainingRun { host, train, session, schedule, order, earlier, rollouts, folder, state, cluster })
     }
 
     /// Returns the run folder.
@@ -255,6 +268,19 @@ impl<'h> TrainingRun<'h> {
     pub fn finished_steps(&self) -> u64 {
         self.state.step
     }
+}
+
+/// Lets workers play the episodes of a run, if the user wants it.
+fn cluster_of(
+    host: &Host,
+    checked: &CheckedWorkflow,
+    session: &Session,
+    started: (&StoredWorkflow, &Lock),
+    place: (&Path, u64),
+    options: Option<&ClusterOptions>,
+) -> Result<Option<Arc<ClusterRun>>, Error> {
+    let start = |options| ClusterRun::start(host, checked, session, started, place, options).map(Arc::new);
+    options.map(start).transpose()
 }
 
 /// Returns the schedule of a run: each learner has the staleness of its policies.

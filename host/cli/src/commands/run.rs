@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::app::App;
 use crate::arguments::training::RunArgs;
-use crate::commands::view;
+use crate::commands::{cluster, view};
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::stop_on_signals;
 use crate::panel::PanelState;
@@ -20,6 +20,8 @@ pub fn run(app: &App, options: &RunArgs) -> CommandResult {
     let host = &app.host;
     let stop = stop_on_signals(app);
     let device = select_device(host, options.device.into())?;
+    let device_name = if device.is_cuda() { "cuda" } else { "cpu" };
+    let cluster = cluster::options(&options.cluster, &["--device", device_name])?;
     let mut run = match (&options.resume, &options.file) {
         (Some(folder), _) => {
             let overrides = options.given.command_line()?;
@@ -28,6 +30,7 @@ pub fn run(app: &App, options: &RunArgs) -> CommandResult {
                 from_start: options.from_start,
                 replay_schedule: options.replay_schedule.clone(),
                 trust: options.trust,
+                cluster,
             };
             app.with_consent(|| TrainingRun::resume(host, folder, device, &resume))?
         }
@@ -37,6 +40,7 @@ pub fn run(app: &App, options: &RunArgs) -> CommandResult {
                 folder: options.out.clone(),
                 seed: options.seed.unwrap_or(0),
                 replay_schedule: options.replay_schedule.clone(),
+                cluster,
             };
             app.with_consent(|| TrainingRun::start(host, &checked, device, &run))?
         }

@@ -9,6 +9,7 @@ use pl_rollout::{Attempt, PlayEpisodes, RolloutPlan, SPAN_TARGET, Trace};
 use pl_trainer::filter::tasks_without_spread;
 use pl_types::{Phase, TaskKey};
 
+use crate::cluster::Team;
 use crate::error::Error;
 use crate::host::Host;
 use crate::progress::Tracker;
@@ -157,7 +158,10 @@ impl OpenStep {
             };
             self.cursors[scenario].next_task += u64::from(count);
             self.tasks += count;
-            let player: Arc<dyn PlayEpisodes> = self.weights.setup(setup);
+            let player = match part {
+                Part::Team => self.weights.player(Team::Scenario(scenario as u32), setup),
+                Part::Designer | Part::Design(_) => self.weights.setup(setup),
+            };
             round.push(DrawnTasks { scenario, part, player, plan: Arc::new(plan), attempts: Vec::new() });
         }
         self.begin_round(round);

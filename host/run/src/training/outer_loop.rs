@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::checkpoints::PolicyVersions;
+use crate::cluster::ClusterRun;
 use crate::error::Error;
 use crate::evaluation::mean;
 use crate::generation::PolicyRouter;
@@ -60,7 +61,15 @@ impl TrainingRun<'_> {
     /// If a step can't be played, an update fails, or the run folder can't be written. The last checkpoint
     /// stands.
     pub fn train(&mut self, stop: &StopRequest) -> Result<RunEnding, Error> {
-        let Self { host, train, session, schedule, order, earlier, rollouts, folder, state } = self;
+        let ended = self.train_steps(stop);
+        if let (Ok(RunEnding::Done), Some(cluster)) = (&ended, &self.cluster) {
+            self.host.block_on(cluster.end());
+        }
+        ended
+    }
+
+    fn train_steps(&mut self, stop: &StopRequest) -> Result<RunEnding, Error> {
+        let Self { host, train, session, schedule, order, earlier, rollouts, folder, state, cluster } = self;
         let checkpoints = Checkpoints::new(RunFolder::checkpoints(folder.root()), train.keep_checkpoints);
         // Finishes what a run that was killed at its very end left undone.
         checkpoints.tidy()?;
@@ -90,6 +99,7 @@ impl TrainingRun<'_> {
             host,
             rollouts,
             router: Arc::clone(&session.router),
+            cluster: cluster.clone(),
             admission: Admission::new(schedule.clone(), rules).with_batches(batches),
             schedule: schedule.clone(),
             keeps_versions: rules.keeps_versions,
@@ -115,6 +125,7 @@ impl TrainingRun<'_> {
                 repeats: order.is_some(),
                 rollouts,
                 router: &router,
+                cluster: cluster.as_deref(),
                 seed: session.seed,
                 learner_cores: &session.learner_cores,
                 folder,
@@ -146,6 +157,8 @@ struct OuterLoop<'r> {
     repeats: bool,
     rollouts: &'r Rollouts,
     router: &'r PolicyRouter,
+    /// Workers that play the episodes. `None` if this process does.
+    cluster: Option<&'r ClusterRun>,
     /// Seed of the run.
     seed: u64,
     /// Cores of each learner. Empty for all of them.
@@ -490,6 +503,9 @@ impl OuterLoop<'_> {
         let cards = model_cards(self.folder.root(), step)?;
         let earlier = self.kept.earlier(self.schedule, step);
         self.checkpoints.save_with(trainer, step, score, &json!(self.state), &cards, &earlier)?;
+        if let Some(cluster) = self.cluster {
+            self.host.block_on(cluster.forget(step));
+        }
         draw(self.host, self.folder);
         Ok(())
     }

@@ -15,6 +15,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
 use crate::checkpoints::PolicyVersions;
+use crate::cluster::{ClusterRun, LeasedWeights};
 use crate::error::Error;
 use crate::generation::{PinnedTeam, PinnedVersion, PolicyRouter};
 use crate::host::Host;
@@ -27,7 +28,7 @@ use super::loop_events::{EventSender, LoopEvent, RolloutEvent};
 use super::open_step::{EndedEpisode, OpenStep};
 use super::rollouts::Rollouts;
 use super::step_results::{StepResults, TaskResults};
-use super::step_weights::StepWeights;
+use super::step_weights::{StepWeights, WeightLease};
 
 /// Weights of learners, with the work that they make possible.
 pub(super) struct Handover {
@@ -52,6 +53,8 @@ pub(super) struct RolloutThread<'r> {
     pub host: &'r Host,
     pub rollouts: &'r Rollouts,
     pub router: Arc<PolicyRouter>,
+    /// Workers that play the episodes. `None` if this process does.
+    pub cluster: Option<Arc<ClusterRun>>,
     pub admission: Admission,
     pub schedule: StepSchedule,
     /// True if weights are kept beside others.
@@ -93,6 +96,8 @@ enum WeightState {
     Pinned(Arc<PinnedVersion>),
     /// Served in place of earlier ones.
     Published,
+    /// In the object store of a cluster.
+    Leased(Arc<LeasedWeights>),
 }
 
 impl RolloutThread<'_> {
@@ -249,23 +254,29 @@ impl RolloutThread<'_> {
     /// Returns the weights of the learners after a number of updates each, ready to be used.
     async fn use_weights(&mut self, updates: &[u64]) -> Result<StepWeights, Error> {
         let mut versions = self.versions.clone();
-        let mut pinned = Vec::new();
+        let (mut pinned, mut leased) = (Vec::new(), Vec::new());
         for (learner, update) in updates.iter().enumerate() {
             let Some(handed) = self.weights.remove(&(learner, *update)) else {
                 return Err(Error::Engine(GenerateError::Stopped));
             };
-            let state = match handed.state {
-                WeightState::New(policies) if self.keeps_versions => {
+            let state = match (handed.state, &self.cluster) {
+                (WeightState::New(policies), Some(cluster)) => {
+                    WeightState::Leased(cluster.store_weights(learner, *update, &policies).await?)
+                }
+                (WeightState::New(policies), None) if self.keeps_versions => {
                     WeightState::Pinned(Arc::new(policies.pin(&self.router)?))
                 }
-                WeightState::New(policies) => {
+                (WeightState::New(policies), None) => {
                     policies.publish(&self.router).await?;
                     WeightState::Published
                 }
-                in_use => in_use,
+                (in_use, _) => in_use,
             };
             if let WeightState::Pinned(version) = &state {
                 pinned.push(Arc::clone(version));
+            }
+            if let WeightState::Leased(weights) = &state {
+                leased.push(Arc::clone(weights));
             }
             for (policy, version) in &handed.versions {
                 if let Some(own) = versions.get_mut(*policy) {
@@ -278,7 +289,8 @@ impl RolloutThread<'_> {
             let team = PinnedTeam { router: Arc::clone(&self.router), versions: pinned };
             Arc::new(team) as Arc<dyn Generate>
         });
-        Ok(StepWeights { versions, generator })
+        let leased = self.cluster.clone().map(|cluster| WeightLease { cluster, weights: leased });
+        Ok(StepWeights { versions, generator, leased })
     }
 
     /// Drops weights that nothing will use. The newest of each learner are kept: evaluations may still use them.

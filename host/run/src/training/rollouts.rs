@@ -12,6 +12,7 @@ use pl_types::{EpisodeId, TaskKey, Transition};
 use serde_json::{Map, Value, json};
 use tracing::Instrument;
 
+use crate::cluster::Team;
 use crate::design::{DesignRecord, ScenarioDesigner};
 use crate::error::Error;
 use crate::evaluation::{EvaluationReport, Round, mean, play_round};
@@ -240,17 +241,20 @@ impl Rollouts {
         weights: &StepWeights,
     ) -> Result<Vec<EvaluationReport>, Error> {
         let mut reports = Vec::new();
-        for (evaluation, source) in self.evaluations.iter().filter(|(e, _)| is_due(e, step, last)) {
+        let all = self.evaluations.iter().enumerate();
+        for (index, (evaluation, source)) in all.filter(|(_, (e, _))| is_due(e, step, last)) {
             let in_flight = self.train.episodes as usize;
             let round = Round { seed: self.seed, step, versions: &weights.versions, in_flight };
             let mut tracker = self.start_tracker(host, &evaluation.name);
             let update = move |p: RolloutProgress| tracker.update(p.done as u64, p.total as u64);
             let file = TraceFile { step, evaluation: Some(evaluation.name.clone()) };
             let keep = |batch| self.keep(host, Some(&file), batch);
-            let setup = weights.setup(&self.scenarios[evaluation.scenario].setup);
+            let player = |setup| weights.player(Team::Evaluation(index as u32), &setup);
+            let setup = &self.scenarios[evaluation.scenario].setup;
             let span =
                 tracing::info_span!(target: SPAN_TARGET, "evaluation", step, evaluation = evaluation.name);
-            let playing = play_round(&setup, evaluation, source, &round, update, keep).instrument(span);
+            let playing =
+                play_round((setup, &player), evaluation, source, &round, update, keep).instrument(span);
             let (report, _) = playing.await?;
             reports.push(report);
         }

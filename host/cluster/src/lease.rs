@@ -1,0 +1,96 @@
+//! Messages between coordinator and workers.
+
+use serde::{Deserialize, Serialize};
+
+/// Weights of a learner's policies after an update, in the object store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WeightsRef {
+    /// Position among the learners of the run.
+    pub learner: u32,
+    /// Number of updates that they include.
+    pub update: u64,
+    /// Name in the object store: the hash of its bytes.
+    pub hash: String,
+}
+
+/// Task that a worker is to play.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Name for messages, such as `train 3.1`.
+    pub task: String,
+    /// Step that the task belongs to.
+    pub step: u64,
+    /// Weights to play with, one per learner.
+    pub weights: Vec<WeightsRef>,
+    /// What to play: the task, its random streams, the team.
+    pub body: Vec<u8>,
+}
+
+impl Lease {
+    /// Returns the hash of all that the result depends on: leases with the same key have the same result, whoever plays
+    /// them and whoever publishes them.
+    pub fn key(&self) -> String {
+        let mut hasher = blake3::Hasher::new_derive_key("pl-host lease v1");
+        for weights in &self.weights {
+            hasher.update(&weights.learner.to_le_bytes()).update(weights.hash.as_bytes()).update(&[0]);
+        }
+        hasher.update(&(self.body.len() as u64).to_le_bytes()).update(&self.body);
+        hasher.finalize().to_hex().to_string()
+    }
+}
+
+/// A lease as the work queue has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LeaseMessage {
+    /// Coordinator that has published it.
+    pub epoch: u64,
+    pub lease: Lease,
+}
+
+/// Result of a lease as the log has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ResultMessage {
+    /// [`Lease::key`].
+    pub key: String,
+    pub task: String,
+    pub step: u64,
+    /// Worker that has stored it.
+    pub worker: String,
+    pub outcome: Outcome,
+}
+
+/// Outcome of a lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Outcome {
+    /// Result with its hash.
+    Inline { hash: String, bytes: Vec<u8> },
+    /// Name of the result in the object store, because it is larger than a message may be.
+    Stored { hash: String },
+    /// No worker can play it.
+    Failed { reason: String },
+}
+
+/// Returns the hash of bytes, which is their name in the object store.
+pub(crate) fn hash_of(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_depends_on_what_is_played_and_on_nothing_else() {
+        let weights = |hash: &str| vec![WeightsRef { learner: 0, update: 1, hash: hash.to_owned() }];
+        let lease = |hash, body: &[u8], task: &str| Lease {
+            task: task.to_owned(),
+            step: 1,
+            weights: weights(hash),
+            body: body.to_vec(),
+        };
+        let key = lease("a", b"x", "train 1.0").key();
+        assert_eq!(key, lease("a", b"x", "again").key());
+        assert_ne!(key, lease("b", b"x", "train 1.0").key());
+        assert_ne!(key, lease("a", b"y", "train 1.0").key());
+    }
+}

@@ -1,0 +1,25 @@
+//! Several machines: leases of tasks, a log of results, versions and files over NATS JetStream.
+//!
+//! A [`Coordinator`] publishes each task as a [`Lease`] into a work queue and waits for its result in a log. A [`Worker`]
+//! takes leases, plays them, stores the results in the log and acknowledges the leases after that. Weights, plugins and
+//! files lie in an object store under their hashes. What a lease has to be played with, and what its result consists of, is
+//! bytes to this crate. `docs/cluster.md` describes the protocol: subjects, streams, keys, and what survives what.
+
+mod blobs;
+mod connection;
+mod coordinator;
+mod error;
+mod lease;
+mod local_server;
+mod names;
+mod registry;
+mod result_log;
+mod worker;
+
+pub use connection::{Connection, ServerAddress};
+pub use coordinator::{Coordinator, CoordinatorOptions};
+pub use error::Error;
+pub use lease::{Lease, WeightsRef};
+pub use local_server::LocalServer;
+pub use registry::{PROTOCOL, RunEntry, SharedFile, runs};
+pub use worker::{LeasedTask, Next, Worker, WorkerStatus, queued, workers};

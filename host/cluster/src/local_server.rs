@@ -1,0 +1,116 @@
+//! A NATS server on this machine, for runs on one machine and for tests.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::connection::ServerAddress;
+use crate::error::Error;
+
+/// Longest time that the server takes to listen.
+const LONGEST_START: Duration = Duration::from_secs(20);
+
+/// A `nats-server` process that listens on this machine alone. It ends when the value is dropped.
+pub struct LocalServer {
+    process: Child,
+    address: ServerAddress,
+}
+
+impl LocalServer {
+    /// Starts a server with its store in `folder`, which may be that of an earlier one. `launch` starts the command that it
+    /// gets: the program that starts it decides how long it lives.
+    ///
+    /// # Errors
+    /// If there is no `nats-server` on the `PATH`, or it doesn't start.
+    pub fn start(folder: &Path, launch: impl FnOnce(Command) -> Command) -> Result<LocalServer, Error> {
+        let failed = |what: &str, path: &Path, error: std::io::Error| Error::LocalServer {
+            reason: format!("cannot {what} {}: {error}", path.display()),
+        };
+        fs::create_dir_all(folder).map_err(|error| failed("create", folder, error))?;
+        let folder = folder.canonicalize().map_err(|error| failed("open", folder, error))?;
+        let (port, token) = (free_port()?, token(&folder));
+        let settings = folder.join("nats.conf");
+        write_private(&settings, &configuration(port, &token, &folder))
+            .map_err(|error| failed("write", &settings, error))?;
+        let mut command = Command::new("nats-server");
+        command.arg("-c").arg(&settings);
+        let log = folder.join("nats.log");
+        let output = fs::File::create(&log).map_err(|error| failed("write", &log, error))?;
+        let errors = output.try_clone().map_err(|error| failed("write", &log, error))?;
+        let mut command = launch(command);
+        command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        let mut process =
+            command.spawn().map_err(|error| Error::LocalServer { reason: error.to_string() })?;
+        await_port(&mut process, port, &log)?;
+        let url = format!("nats://127.0.0.1:{port}");
+        Ok(LocalServer { process, address: ServerAddress { url, credentials: None, token: Some(token) } })
+    }
+
+    /// Returns the server's address.
+    pub fn address(&self) -> &ServerAddress {
+        &self.address
+    }
+}
+
+impl Drop for LocalServer {
+    fn drop(&mut self) {
+        // It keeps nothing that is not in its files.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+fn configuration(port: u16, token: &str, folder: &Path) -> String {
+    let store: PathBuf = folder.join("store");
+    format!(
+        "listen: \"127.0.0.1:{port}\"\nmax_payload: 8MB\nauthorization {{ token: \"{token}\" }}\n\
+         jetstream {{ store_dir: {:?}, sync_interval: always }}\n",
+        store.display().to_string()
+    )
+}
+
+/// Returns a port that nobody listens on.
+fn free_port() -> Result<u16, Error> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    listener
+        .map(|address| address.port())
+        .map_err(|error| Error::LocalServer { reason: format!("no port is free: {error}") })
+}
+
+/// Returns a token that other users of the machine can't guess.
+fn token(folder: &Path) -> String {
+    use std::hash::{BuildHasher, RandomState};
+    // The keys of a `RandomState` come from the system's source of randomness.
+    let part = || RandomState::new().hash_one(folder);
+    format!("{:016x}{:016x}", part(), part())
+}
+
+/// Writes a file that nobody else can read.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    if path.exists() {
+        fs::remove_file(path)?;
+    }
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+fn await_port(process: &mut Child, port: u16, log: &Path) -> Result<(), Error> {
+    let started = Instant::now();
+    loop {
+        if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return Ok(());
+        }
+        let ended = process.try_wait().ok().flatten();
+        if ended.is_some() || started.elapsed() > LONGEST_START {
+            let text = fs::read_to_string(log).unwrap_or_default();
+            let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it wrote nothing");
+            drop(process.kill());
+            return Err(Error::LocalServer { reason: format!("it ended: {last}") });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

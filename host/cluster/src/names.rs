@@ -1,0 +1,79 @@
+//! Names of a run's streams, subjects and buckets.
+
+/// Bucket that lists the runs of a server.
+pub(crate) const REGISTRY: &str = "pl-runs";
+
+/// Durable consumer that all workers share.
+pub(crate) const WORKERS: &str = "workers";
+
+/// Key of the coordinator's epoch in the state of a run.
+pub(crate) const EPOCH: &str = "epoch";
+
+/// Returns the name of a worker as it may stand in subjects and keys.
+pub(crate) fn worker_name(name: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    name.chars().map(|c| if allowed(c) { c } else { '-' }).collect()
+}
+
+/// Names that belong to one run.
+#[derive(Debug, Clone)]
+pub(crate) struct Names {
+    pub run: String,
+}
+
+impl Names {
+    pub fn new(run: &str) -> Names {
+        Names { run: run.to_owned() }
+    }
+
+    /// Stream of leases, a work queue.
+    pub fn tasks(&self) -> String {
+        format!("pl-{}-tasks", self.run)
+    }
+
+    pub fn task_subject(&self) -> String {
+        format!("pl.{}.task", self.run)
+    }
+
+    /// Stream of results, a log.
+    pub fn results(&self) -> String {
+        format!("pl-{}-results", self.run)
+    }
+
+    /// Subject of the results of a step, so that those of old steps can be removed.
+    pub fn result_subject(&self, step: u64) -> String {
+        format!("pl.{}.result.{step}", self.run)
+    }
+
+    pub fn result_subjects(&self) -> String {
+        format!("pl.{}.result.*", self.run)
+    }
+
+    /// Key-value bucket: the epoch, and the newest weights of each learner.
+    pub fn state(&self) -> String {
+        format!("pl-{}-state", self.run)
+    }
+
+    /// Object store: weights, plugins, files, large results.
+    pub fn blobs(&self) -> String {
+        format!("pl-{}-blobs", self.run)
+    }
+
+    /// Subject on which workers answer with their status. Nothing is stored.
+    pub fn status_subject(&self) -> String {
+        format!("pl.{}.status", self.run)
+    }
+
+    /// Subject on which a worker is told that it was put aside, which is also kept under [`Names::aside_key`].
+    pub fn aside_subject(&self, worker: &str) -> String {
+        format!("pl.{}.aside.{worker}", self.run)
+    }
+
+    pub fn aside_key(worker: &str) -> String {
+        format!("aside.{worker}")
+    }
+
+    pub fn learner(learner: u32) -> String {
+        format!("learner.{learner}")
+    }
+}

@@ -1,0 +1,75 @@
+//! Runs that a server has, and what a worker needs to take part in one.
+
+use async_nats::jetstream::kv::{self, Store};
+use futures::TryStreamExt;
+use serde::{Deserialize, Serialize};
+
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::names::REGISTRY;
+
+/// Version of the messages. Programs of different versions don't share a run.
+pub const PROTOCOL: u32 = 1;
+
+/// A run in the registry of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEntry {
+    /// Name of the run's streams.
+    pub run: String,
+    /// [`PROTOCOL`] of the coordinator.
+    pub protocol: u32,
+    /// Version of the coordinator's program.
+    pub program: String,
+    /// Seconds since 1970 when the coordinator was started.
+    pub started: u64,
+    /// Name in the object store of what workers need: the workflow, and hashes of everything that it names.
+    pub manifest: String,
+    /// Files that workers fetch.
+    pub files: Vec<SharedFile>,
+}
+
+/// A file in the object store of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedFile {
+    /// Path in the folder of the workflow on a worker.
+    pub path: String,
+    pub hash: String,
+}
+
+/// Lists the runs of a server, the newest first.
+///
+/// # Errors
+/// If the server doesn't answer.
+pub async fn runs(connection: &Connection) -> Result<Vec<RunEntry>, Error> {
+    let Ok(store) = connection.context.get_key_value(REGISTRY).await else { return Ok(Vec::new()) };
+    let keys = store.keys().await.map_err(connection.failed("list runs"))?;
+    let keys: Vec<String> = keys.try_collect().await.map_err(connection.failed("list runs"))?;
+    let mut entries = Vec::new();
+    for key in keys {
+        entries.extend(find(connection, &store, &key).await?);
+    }
+    entries.sort_by(|a: &RunEntry, b| b.started.cmp(&a.started).then_with(|| a.run.cmp(&b.run)));
+    Ok(entries)
+}
+
+/// Finds a run. Returns `None` if it has ended, or its entry is not one.
+pub(crate) async fn find_run(connection: &Connection, run: &str) -> Result<Option<RunEntry>, Error> {
+    match connection.context.get_key_value(REGISTRY).await {
+        Ok(store) => find(connection, &store, run).await,
+        Err(_) => Ok(None),
+    }
+}
+
+async fn find(connection: &Connection, store: &Store, run: &str) -> Result<Option<RunEntry>, Error> {
+    let value = store.get(run).await.map_err(connection.failed("read the entry of a run"))?;
+    Ok(value.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+}
+
+/// Opens the registry, which is made if the server has none.
+pub(crate) async fn registry(connection: &Connection) -> Result<Store, Error> {
+    if let Ok(store) = connection.context.get_key_value(REGISTRY).await {
+        return Ok(store);
+    }
+    let config = || kv::Config { bucket: REGISTRY.to_owned(), history: 1, ..Default::default() };
+    connection.persist("create the registry of runs", || connection.context.create_key_value(config())).await
+}

@@ -1,0 +1,245 @@
+//! Coordinators and workers against a real server, with tasks that are played at once.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test crate: a panic is how a test fails"
+)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pl_cluster::{
+    Connection, Coordinator, CoordinatorOptions, Error, Lease, LocalServer, Next, SharedFile, WeightsRef,
+    Worker, runs,
+};
+use pl_testing::{Requirement, skip_or_fail};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+const LEASE: Duration = Duration::from_millis(600);
+
+/// A server with its folder.
+struct Server {
+    server: LocalServer,
+    _folder: TempDir,
+}
+
+impl Server {
+    fn start() -> Option<Server> {
+        let folder = tempfile::tempdir().unwrap();
+        match LocalServer::start(folder.path(), |command| command) {
+            Ok(server) => Some(Server { server, _folder: folder }),
+            Err(error) => {
+                skip_or_fail(Requirement::Nats, &error.to_string());
+                None
+            }
+        }
+    }
+
+    async fn connect(&self) -> Connection {
+        Connection::open(self.server.address(), "test").await.unwrap()
+    }
+
+    async fn coordinator(&self) -> Coordinator {
+        let options = CoordinatorOptions { run: "run-1".into(), program: "0".into(), lease: LEASE };
+        let coordinator = Coordinator::start(&self.connect().await, &options).await.unwrap();
+        coordinator.open_to_workers("0", b"manifest", Vec::new()).await.unwrap();
+        coordinator
+    }
+
+    async fn worker(&self, name: &str) -> Worker {
+        Worker::join(&self.connect().await, "run-1", name).await.unwrap()
+    }
+}
+
+fn lease(step: u64, number: u32) -> Lease {
+    let body = format!("task {step}.{number}").into_bytes();
+    let weights = vec![WeightsRef { learner: 0, update: 0, hash: "0".into() }];
+    Lease { task: format!("{step}.{number}"), step, weights, body }
+}
+
+/// Takes any result.
+fn as_it_is(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    Ok(bytes.to_vec())
+}
+
+/// Plays every lease: its result is its body, `times` times.
+fn play(worker: Worker, times: usize) -> JoinHandle<u32> {
+    tokio::spawn(async move {
+        let mut played = 0;
+        loop {
+            match worker.next().await.unwrap() {
+                Next::Play(task) => {
+                    let result = task.lease.body.repeat(times);
+                    task.finish(result).await.unwrap();
+                    played += 1;
+                }
+                Next::Idle => {}
+                Next::Ended => return played,
+            }
+        }
+    })
+}
+
+fn test(body: impl AsyncFnOnce(Server)) {
+    let Some(server) = Server::start() else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(body(server));
+}
+
+#[test]
+fn each_task_is_played_by_one_of_several_workers() {
+    test(async |server| {
+        let coordinator = Arc::new(server.coordinator().await);
+        let workers: Vec<_> =
+            [play(server.worker("a").await, 1), play(server.worker("b").await, 1)].into_iter().collect();
+        let all = (0..40).map(|number| {
+            let coordinator = Arc::clone(&coordinator);
+            tokio::spawn(async move { (number, coordinator.play(lease(1, number), as_it_is).await.unwrap()) })
+        });
+        for one in all.collect::<Vec<_>>() {
+            let (number, result) = one.await.unwrap();
+            assert_eq!(result, lease(1, number).body);
+        }
+        coordinator.end().await;
+        let mut played = 0;
+        for worker in workers {
+            played += worker.await.unwrap();
+        }
+        assert_eq!(played, 40, "no task twice");
+        assert!(runs(&server.connect().await).await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_lease_that_is_dropped_is_played_by_another_worker() {
+    test(async |server| {
+        let coordinator = Arc::new(server.coordinator().await);
+        let playing = {
+            let coordinator = Arc::clone(&coordinator);
+            tokio::spawn(async move { coordinator.play(lease(1, 0), as_it_is).await })
+        };
+        let dead = server.worker("dead").await;
+        let Next::Play(task) = dead.next().await.unwrap() else { panic!("no lease") };
+        // What is played is kept for longer than the lease.
+        tokio::time::sleep(LEASE * 2).await;
+        let second = play(server.worker("second").await, 1);
+        assert!(!playing.is_finished());
+        drop(task);
+        assert_eq!(playing.await.unwrap().unwrap(), lease(1, 0).body);
+        second.abort();
+    });
+}
+
+#[test]
+fn results_above_the_size_of_a_message_go_through_the_object_store() {
+    test(async |server| {
+        let coordinator = server.coordinator().await;
+        let times = (5 << 20) / lease(1, 0).body.len();
+        let worker = play(server.worker("a").await, times);
+        assert_eq!(
+            coordinator.play(lease(1, 0), as_it_is).await.unwrap().len(),
+            times * lease(1, 0).body.len()
+        );
+        coordinator.forget(1..=1).await;
+        worker.abort();
+    });
+}
+
+#[test]
+fn a_later_coordinator_takes_the_results_that_are_there_and_fences_the_earlier_one() {
+    test(async |server| {
+        let first = server.coordinator().await;
+        let worker = play(server.worker("a").await, 1);
+        assert!(first.play(lease(1, 0), as_it_is).await.is_ok());
+        worker.abort();
+        let weights = WeightsRef { learner: 0, update: 1, hash: "1".into() };
+        first.announce(&weights).await.unwrap();
+        let second = server.coordinator().await;
+        // No worker is left.
+        let played = tokio::time::timeout(Duration::from_secs(20), second.play(lease(1, 0), as_it_is)).await;
+        assert_eq!(played.unwrap().unwrap(), lease(1, 0).body);
+        second.announce(&weights).await.unwrap();
+        let refused = first.announce(&weights).await;
+        assert!(matches!(refused, Err(Error::Fenced { own: 1, newer: 2, .. })), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_task_that_no_worker_survives_is_an_error() {
+    test(async |server| {
+        let coordinator = Arc::new(server.coordinator().await);
+        let playing = {
+            let coordinator = Arc::clone(&coordinator);
+            tokio::spawn(async move { coordinator.play(lease(3, 1), as_it_is).await })
+        };
+        let worker = server.worker("a").await;
+        for _ in 0..40 {
+            match worker.next().await.unwrap() {
+                Next::Play(task) => task.give_back(Duration::from_millis(1)).await,
+                Next::Idle if playing.is_finished() => break,
+                Next::Idle | Next::Ended => {}
+            }
+        }
+        let error = playing.await.unwrap().unwrap_err().to_string();
+        assert!(error.contains("task 3.1") && error.contains("delivered 5 times"), "{error}");
+    });
+}
+
+#[test]
+fn a_worker_that_lies_is_put_aside() {
+    test(async |server| {
+        let coordinator = Arc::new(server.coordinator().await);
+        let playing = {
+            let coordinator = Arc::clone(&coordinator);
+            let check = |bytes: &[u8]| match bytes == lease(1, 0).body {
+                true => Ok(bytes.to_vec()),
+                false => Err("too long".to_owned()),
+            };
+            tokio::spawn(async move { coordinator.play(lease(1, 0), check).await })
+        };
+        let liar = server.worker("liar").await;
+        let Next::Play(task) = liar.next().await.unwrap() else { panic!("no lease") };
+        task.finish(b"a lie".to_vec()).await.unwrap();
+        let honest = play(server.worker("honest").await, 1);
+        assert_eq!(playing.await.unwrap().unwrap(), lease(1, 0).body);
+        let refused = liar.next().await.err().unwrap();
+        assert!(
+            matches!(&refused, Error::PutAside { reason, .. } if reason.contains("too long")),
+            "{refused}"
+        );
+        let again = server.worker("liar").await;
+        assert!(matches!(again.next().await, Err(Error::PutAside { .. })));
+        honest.abort();
+    });
+}
+
+#[test]
+fn messages_of_strangers_are_left_out() {
+    test(async |server| {
+        let coordinator = server.coordinator().await;
+        let stranger = async_nats::ConnectOptions::new()
+            .token(server.server.address().token.clone().unwrap())
+            .connect(&server.server.address().url)
+            .await
+            .unwrap();
+        for subject in ["pl.run-1.task", "pl.run-1.result.1", "pl.run-1.status"] {
+            stranger.publish(subject, "not a message".into()).await.unwrap();
+        }
+        stranger.flush().await.unwrap();
+        let worker = play(server.worker("a").await, 1);
+        assert_eq!(coordinator.play(lease(1, 0), as_it_is).await.unwrap(), lease(1, 0).body);
+        worker.abort();
+    });
+}
+
+#[test]
+fn paths_that_leave_the_folder_of_a_run_are_known() {
+    let is_inside = |path: &str| SharedFile { path: path.into(), hash: String::new() }.is_inside();
+    assert!(is_inside("plugins/math.wasm") && is_inside("starts/a/b.json"));
+    for path in ["", "/etc/passwd", "../x", "a/../../x", "a/.."] {
+        assert!(!is_inside(path), "{path}");
+    }
+}

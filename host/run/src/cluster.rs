@@ -1,0 +1,29 @@
+//! Several machines: a training run as the coordinator of workers, and a worker.
+//!
+//! The training loop doesn't know where an episode is played. With a cluster, [`ClusterRun::player`] stands in for the
+//! players of this process: it hands out a task with its tree or its group of episodes as a lease, and returns what the
+//! worker has stored. `docs/cluster.md` describes the protocol.
+
+mod cpu;
+mod leased_team;
+mod leased_weights;
+mod local;
+mod manifest;
+mod options;
+mod results;
+mod run;
+mod status;
+mod task;
+mod weights;
+mod worker;
+mod worker_files;
+mod worker_weights;
+
+pub(crate) use leased_weights::LeasedWeights;
+pub use options::{AttachedCommands, ClusterOptions, ClusterServer, WorkerOptions};
+pub use pl_cluster::ServerAddress;
+pub use pl_cluster::WorkerStatus;
+pub(crate) use run::ClusterRun;
+pub use status::{ClusterRunStatus, cluster_status};
+pub(crate) use task::Team;
+pub use worker::work;

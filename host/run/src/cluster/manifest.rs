@@ -1,0 +1,143 @@
+//! What workers need to take part in a run: its workflow, the hashes of all that it uses, and files.
+
+use std::path::{Path, PathBuf};
+
+use pl_dsl::workflow::{CorpusSource, Tasks, Workflow};
+use pl_record::Lock;
+use serde::{Deserialize, Serialize};
+use walkdir::WalkDir;
+
+use crate::corpus;
+use crate::error::Error;
+use crate::error::cluster::ClusterError;
+use crate::locate;
+use crate::session::absolute;
+use crate::stored::StoredWorkflow;
+use crate::workflow::CheckedWorkflow;
+
+use super::cpu::cpu_kind;
+
+/// Content of the manifest.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Manifest {
+    /// The workflow with the paths of the files on a worker, relative to the folder that it has there.
+    pub workflow: StoredWorkflow,
+    pub lock: Lock,
+    /// Kind of the coordinator's CPU.
+    pub cpu: String,
+}
+
+/// The manifest of a run with its files.
+pub(super) struct CollectedManifest {
+    pub bytes: Vec<u8>,
+    pub files: Vec<CollectedFile>,
+}
+
+/// A file that workers fetch.
+pub(super) struct CollectedFile {
+    /// Path in the folder on a worker.
+    pub path: String,
+    /// Path here.
+    pub source: PathBuf,
+}
+
+/// Collects what workers need.
+///
+/// # Errors
+/// If a file is missing, or the workflow has something that workers can't have.
+pub(super) fn collect(
+    checked: &CheckedWorkflow,
+    stored: &StoredWorkflow,
+    lock: &Lock,
+) -> Result<CollectedManifest, Error> {
+    check_supported(&checked.workflow)?;
+    let mut stored = stored.clone();
+    let mut files = Vec::new();
+    let workflow = &mut stored.workflow;
+    for plugin in &mut workflow.plugins {
+        if let Some(written) = &mut plugin.path {
+            let located = locate::plugin(checked.plugins.reads(), &checked.folder, written);
+            let source = located.map_err(Error::NotRead)?;
+            *written = add(&mut files, &format!("plugins/{}", plugin.name), source);
+        }
+    }
+    for model in workflow.models.iter_mut().filter(|model| locate::is_path(&model.source)) {
+        // A worker has the same file at the same place: models are too large to be sent.
+        model.source = absolute(&checked.folder.join(&model.source)).display().to_string();
+    }
+    for policy in &mut workflow.policies {
+        if let Some(from) = &mut policy.from {
+            let source = checked.folder.join(&*from);
+            *from = add_folder(&mut files, &format!("starts/{}", policy.name), &source)?;
+        }
+    }
+    for corpus in &mut workflow.corpora {
+        let path = corpus::path(&checked.corpus_place(), corpus)?;
+        if let (CorpusSource::File(file), Some(path)) = (&mut corpus.source, path) {
+            file.path = add(&mut files, &format!("corpora/{}", corpus.name), path);
+        }
+    }
+    // Leases have their tasks with them.
+    for scenario in &mut workflow.scenarios {
+        scenario.environment.tasks = no_tasks();
+    }
+    for evaluation in &mut workflow.evaluations {
+        evaluation.tasks = no_tasks();
+    }
+    let manifest = Manifest { workflow: stored, lock: lock.clone(), cpu: cpu_kind() };
+    let bytes = serde_json::to_vec(&manifest).map_err(|error| {
+        let reason = error.to_string();
+        Error::cluster(ClusterError::Unreadable { run: String::new(), what: "the workflow", reason })
+    })?;
+    Ok(CollectedManifest { bytes, files })
+}
+
+fn no_tasks() -> Tasks {
+    Tasks::Generated { split: "train".to_owned(), level: 0 }
+}
+
+fn check_supported(workflow: &Workflow) -> Result<(), Error> {
+    let refuse = |what: String, hint| Err(Error::cluster(ClusterError::Unsupported { what, hint }));
+    if let Some(scenario) = workflow.scenarios.iter().find(|one| one.designer.is_some() && one.weight > 0.0) {
+        let name = scenario.name.clone().unwrap_or_default();
+        return refuse(format!("the designer of scenario {name}"), "train it on one machine");
+    }
+    if let Some(policy) = workflow.policies.iter().find(|policy| policy.train && policy.server.is_some()) {
+        let what = format!("the server of policy {}", policy.name);
+        return refuse(what, "remove its `server`, so that workers generate for it");
+    }
+    if let Some(plugin) = workflow.plugins.iter().find(|plugin| !plugin.grant.read.is_empty()) {
+        let what = format!("the folder that plugin {} may read", plugin.name);
+        return refuse(what, "workers fetch files, not folders: remove `grant { read }`");
+    }
+    Ok(())
+}
+
+/// Adds a file under a name that keeps its extension. Returns its path on a worker.
+fn add(files: &mut Vec<CollectedFile>, name: &str, source: PathBuf) -> String {
+    let extension = source.extension().map(|extension| extension.to_string_lossy().into_owned());
+    let path = extension.map_or_else(|| name.to_owned(), |extension| format!("{name}.{extension}"));
+    if !files.iter().any(|file| file.path == path) {
+        files.push(CollectedFile { path: path.clone(), source });
+    }
+    path
+}
+
+/// Adds a file, or all files of a folder. Returns the path on a worker.
+fn add_folder(files: &mut Vec<CollectedFile>, name: &str, source: &Path) -> Result<String, Error> {
+    if !source.is_dir() {
+        return Ok(add(files, name, source.to_path_buf()));
+    }
+    for entry in WalkDir::new(source).sort_by_file_name() {
+        let failed = |error: walkdir::Error| {
+            let source = std::io::Error::other(error);
+            Error::cluster(ClusterError::File { path: PathBuf::from(name), source })
+        };
+        let entry = entry.map_err(failed)?;
+        if let (true, Ok(inner)) = (entry.file_type().is_file(), entry.path().strip_prefix(source)) {
+            let path = format!("{name}/{}", inner.display());
+            files.push(CollectedFile { path, source: entry.path().to_path_buf() });
+        }
+    }
+    Ok(name.to_owned())
+}

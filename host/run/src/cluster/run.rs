@@ -1,0 +1,172 @@
+//! A training run as the coordinator of workers.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pl_cluster::{Connection, Coordinator, CoordinatorOptions, WeightsRef};
+use pl_record::Lock;
+use pl_rollout::PlayEpisodes;
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+
+use crate::checkpoints::PolicyVersions;
+use crate::error::Error;
+use crate::error::cluster::ClusterError;
+use crate::host::Host;
+use crate::session::Session;
+use crate::stored::StoredWorkflow;
+use crate::workflow::CheckedWorkflow;
+
+use super::leased_team::LeasedTeam;
+use super::leased_weights::LeasedWeights;
+use super::local::LocalCluster;
+use super::manifest;
+use super::options::{ClusterOptions, ClusterServer};
+use super::task::Team;
+use super::weights::{self, ModelFormats};
+
+/// File in the run folder with the name of the run's streams.
+const CLUSTER: &str = "cluster.json";
+
+/// Folder in the run folder of the store of a server on this machine.
+const LOCAL: &str = "cluster";
+
+/// Content of [`CLUSTER`].
+#[derive(Serialize, Deserialize)]
+struct ClusterName {
+    run: String,
+}
+
+/// A training run whose episodes are played by workers.
+pub(crate) struct ClusterRun {
+    coordinator: Arc<Coordinator>,
+    formats: ModelFormats,
+    runtime: Handle,
+    /// Last step whose results were removed from the server.
+    forgotten: Mutex<u64>,
+    /// Ends after the coordinator.
+    _local: Option<LocalCluster>,
+}
+
+impl ClusterRun {
+    /// Starts the coordinator of a run, after `step` finished steps, and lets workers join.
+    ///
+    /// # Errors
+    /// If the server fails, the workflow has something that workers can't have, or a file can't be read.
+    pub fn start(
+        host: &Host,
+        checked: &CheckedWorkflow,
+        session: &Session,
+        (stored, lock): (&StoredWorkflow, &Lock),
+        (root, step): (&Path, u64),
+        options: &ClusterOptions,
+    ) -> Result<ClusterRun, Error> {
+        let manifest = manifest::collect(checked, stored, lock)?;
+        let run = name_of(root).map_err(Error::cluster)?;
+        let (address, mut local) = match &options.server {
+            ClusterServer::Address(address) => (address.clone(), None),
+            ClusterServer::Local { workers, commands } => {
+                let local = LocalCluster::start(&root.join(LOCAL), *workers, commands.clone())
+                    .map_err(Error::cluster)?;
+                (local.address().clone(), Some(local))
+            }
+        };
+        let program = env!("CARGO_PKG_VERSION");
+        let starting = async {
+            let connection = Connection::open(&address, &format!("pl-host run {run}")).await?;
+            let lease = options.lease;
+            let settings = CoordinatorOptions { run: run.clone(), program: program.to_owned(), lease };
+            let coordinator = Coordinator::start(&connection, &settings).await?;
+            let mut files = Vec::new();
+            for file in manifest.files {
+                let bytes = std::fs::read(&file.source)
+                    .map_err(|source| ClusterError::File { path: file.source.clone(), source })?;
+                files.push(pl_cluster::SharedFile {
+                    path: file.path,
+                    hash: coordinator.put_blob(&bytes).await?,
+                });
+            }
+            coordinator.open_to_workers(program, &manifest.bytes, files).await?;
+            Ok::<_, ClusterError>(coordinator)
+        };
+        let coordinator = Arc::new(host.block_on(starting).map_err(Error::cluster)?);
+        if let Some(local) = &mut local {
+            local.start_workers(&run).map_err(Error::cluster)?;
+        }
+        Ok(ClusterRun {
+            coordinator,
+            formats: ModelFormats::of(&session.trainer),
+            runtime: host.handle(),
+            forgotten: Mutex::new(step),
+            _local: local,
+        })
+    }
+
+    /// Stores the weights of a learner and announces them.
+    ///
+    /// # Errors
+    /// If the server fails, or another coordinator has taken the run over.
+    pub async fn store_weights(
+        &self,
+        learner: usize,
+        update: u64,
+        versions: &PolicyVersions,
+    ) -> Result<Arc<LeasedWeights>, Error> {
+        let learner = u32::try_from(learner).unwrap_or(u32::MAX);
+        let bytes = weights::encode(learner, update, versions, &self.formats).map_err(Error::cluster)?;
+        let storing = async {
+            let hash = self.coordinator.put_blob(&bytes).await?;
+            let reference = WeightsRef { learner, update, hash };
+            self.coordinator.announce(&reference).await?;
+            Ok::<_, ClusterError>(reference)
+        };
+        let reference = storing.await.map_err(Error::cluster)?;
+        let (coordinator, runtime) = (Arc::clone(&self.coordinator), self.runtime.clone());
+        Ok(Arc::new(LeasedWeights::new(reference, coordinator, runtime)))
+    }
+
+    /// Returns a player whose episodes workers play with these weights.
+    pub fn player(&self, team: Team, weights: Vec<Arc<LeasedWeights>>) -> Arc<dyn PlayEpisodes> {
+        Arc::new(LeasedTeam::new(Arc::clone(&self.coordinator), team, weights))
+    }
+
+    /// Removes the results of steps that a checkpoint includes.
+    pub async fn forget(&self, step: u64) {
+        let before = {
+            let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *forgotten, step)
+        };
+        self.coordinator.forget(before + 1..=step).await;
+    }
+
+    /// Ends a run whose steps are all finished: workers leave it, and the server forgets it.
+    pub async fn end(&self) {
+        self.coordinator.end().await;
+    }
+}
+
+/// Returns the name of the run's streams, which the run folder keeps.
+fn name_of(root: &Path) -> Result<String, ClusterError> {
+    let path = root.join(CLUSTER);
+    let failed = |source| ClusterError::File { path: path.clone(), source };
+    if path.exists() {
+        let text = std::fs::read(&path).map_err(failed)?;
+        let name: ClusterName =
+            serde_json::from_slice(&text).map_err(|error| failed(std::io::Error::other(error)))?;
+        return Ok(name.run);
+    }
+    let name = ClusterName { run: new_name(root) };
+    let text = serde_json::to_vec(&name).map_err(|error| failed(std::io::Error::other(error)))?;
+    std::fs::write(&path, text).map_err(failed)?;
+    Ok(name.run)
+}
+
+/// Returns a name that no other run has: that of the run folder, with random digits.
+fn new_name(root: &Path) -> String {
+    use std::hash::{BuildHasher, RandomState};
+    let folder = root.file_name().unwrap_or_default().to_string_lossy();
+    let letters = folder.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
+    let letters: String = letters.take(32).collect();
+    // The keys of a `RandomState` come from the system's source of randomness.
+    format!("{letters}-{:08x}", RandomState::new().hash_one(root) as u32)
+}

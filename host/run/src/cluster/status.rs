@@ -1,0 +1,34 @@
+//! The runs of a server, with their workers.
+
+use pl_cluster::{Connection, RunEntry, ServerAddress, WorkerStatus};
+
+use crate::error::Error;
+use crate::host::Host;
+
+/// A run of a server.
+#[derive(Debug, Clone)]
+pub struct ClusterRunStatus {
+    pub entry: RunEntry,
+    /// Tasks that wait or are played.
+    pub queued: u64,
+    /// Workers that have answered, by name.
+    pub workers: Vec<WorkerStatus>,
+}
+
+/// Lists the runs of a server, the newest first, and asks their workers.
+///
+/// # Errors
+/// If the server can't be reached.
+pub fn cluster_status(host: &Host, address: &ServerAddress) -> Result<Vec<ClusterRunStatus>, Error> {
+    let asking = async {
+        let connection = Connection::open(address, "pl-host cluster status").await?;
+        let mut all = Vec::new();
+        for entry in pl_cluster::runs(&connection).await? {
+            let workers = pl_cluster::workers(&connection, &entry.run).await?;
+            let queued = pl_cluster::queued(&connection, &entry.run).await?;
+            all.push(ClusterRunStatus { entry, queued, workers });
+        }
+        Ok::<_, pl_cluster::Error>(all)
+    };
+    host.block_on(asking).map_err(|error| Error::cluster(error.into()))
+}

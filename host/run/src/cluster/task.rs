@@ -1,0 +1,79 @@
+//! What a lease has to be played with: the body of its message.
+
+use std::sync::Arc;
+
+use pl_dsl::workflow::Rollout;
+use pl_plugin::Task;
+use pl_rollout::RolloutPlan;
+use pl_types::Phase;
+use serde::{Deserialize, Serialize};
+
+/// Team that plays a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Team {
+    /// Of the scenario at this position in the workflow's.
+    Scenario(u32),
+    /// Of the evaluation at this position in the workflow's, with its roles and its sampling.
+    Evaluation(u32),
+}
+
+/// A task with its tree, or its group of episodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TaskToPlay {
+    pub team: Team,
+    pub seed: u64,
+    pub phase: Phase,
+    pub step: u64,
+    /// Number within the step.
+    pub number: u32,
+    pub task: Task,
+    pub mode: Rollout,
+    pub samples: u32,
+    pub first_sample: u32,
+    /// Versions of all policies.
+    pub versions: Vec<u64>,
+}
+
+impl TaskToPlay {
+    /// Takes a task from the plan of a step. Returns `None` if the plan has no such task.
+    pub fn of_plan(team: Team, plan: &RolloutPlan, task: u32) -> Option<TaskToPlay> {
+        Some(TaskToPlay {
+            team,
+            seed: plan.seed,
+            phase: plan.phase.clone(),
+            step: plan.step,
+            number: plan.first_task + task,
+            task: plan.tasks.get(task as usize)?.as_ref().clone(),
+            mode: plan.mode,
+            samples: plan.samples,
+            first_sample: plan.first_sample,
+            versions: plan.versions.to_vec(),
+        })
+    }
+
+    /// Name in messages: `train 3.1`, `test 10.4`.
+    pub fn name(&self) -> String {
+        let phase = match &self.phase {
+            Phase::Train => "train",
+            Phase::Play => "play",
+            Phase::Evaluate(name) => name,
+        };
+        format!("{phase} {}.{}", self.step, self.number)
+    }
+
+    /// Returns the plan of this task alone.
+    pub fn plan(&self) -> RolloutPlan {
+        RolloutPlan {
+            seed: self.seed,
+            phase: self.phase.clone(),
+            step: self.step,
+            tasks: vec![Arc::new(self.task.clone())],
+            first_task: self.number,
+            mode: self.mode,
+            samples: self.samples,
+            first_sample: self.first_sample,
+            in_flight: self.samples.max(1) as usize,
+            versions: self.versions.as_slice().into(),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Errors of runs on several machines.
+
+use std::path::PathBuf;
+
+/// Failure of a coordinator or of a worker.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// The server or another machine failed.
+    #[error(transparent)]
+    Connection(#[from] pl_cluster::Error),
+    /// The workflow has something that workers can't have yet.
+    #[error("{what} can't be used with a cluster yet: {hint}")]
+    Unsupported { what: String, hint: &'static str },
+    /// This machine differs from the coordinator's.
+    #[error("this worker can't take part in run {run}:\n  {}", differences.join("\n  "))]
+    Differs { run: String, differences: Vec<String> },
+    /// What the coordinator has sent can't be read.
+    #[error("{what} of run {run} can't be read: {reason}; the coordinator may be of another version")]
+    Unreadable { run: String, what: &'static str, reason: String },
+    /// A file of the cache or of the run can't be read or written.
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    /// A worker's result is not one of its task.
+    #[error("the result of task {task} is not one: {reason}; a worker is broken or of another version")]
+    Result { task: String, reason: String },
+}
