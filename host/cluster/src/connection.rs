@@ -25,6 +25,8 @@ pub struct ServerAddress {
     pub url: String,
     /// File with a JWT and the seed of an nkey (`.creds`).
     pub credentials: Option<PathBuf>,
+    /// Certificates of the authorities that may vouch for the server, besides those of this machine (PEM).
+    pub authorities: Option<PathBuf>,
     /// Token of a server on this machine.
     pub token: Option<String>,
 }
@@ -61,6 +63,9 @@ impl Connection {
         if let Some(path) = &address.credentials {
             let failed = |source| Error::Credentials { path: path.clone(), source };
             options = options.credentials_file(path).await.map_err(failed)?;
+        }
+        if let Some(path) = &address.authorities {
+            options = options.add_root_certificates(path.clone());
         }
         if let Some(token) = &address.token {
             options = options.token(token.clone());

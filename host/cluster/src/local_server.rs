@@ -46,7 +46,10 @@ impl LocalServer {
             command.spawn().map_err(|error| Error::LocalServer { reason: error.to_string() })?;
         await_port(&mut process, port, &log)?;
         let url = format!("nats://127.0.0.1:{port}");
-        Ok(LocalServer { process, address: ServerAddress { url, credentials: None, token: Some(token) } })
+        Ok(LocalServer {
+            process,
+            address: ServerAddress { url, token: Some(token), ..ServerAddress::default() },
+        })
     }
 
     /// Returns the server's address.

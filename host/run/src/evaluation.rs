@@ -26,6 +26,9 @@ pub use statistics::{AgentReport, EvaluationReport};
 /// Episodes in flight if no `train` block sets them.
 const IN_FLIGHT: usize = 64;
 
+/// Returns what plays the episodes of a setup.
+pub(crate) type PlayerOf<'a> = dyn Fn(Arc<EpisodeSetup>) -> Arc<dyn PlayEpisodes> + Sync + 'a;
+
 /// Parameters of one round of an evaluation.
 pub(crate) struct Round<'a> {
     pub seed: u64,
@@ -137,7 +140,7 @@ pub(crate) fn of_evaluation(setup: EpisodeSetup, evaluation: &Evaluation) -> Epi
 /// Plays one round of an evaluation. `player` plays with the setup of the evaluation; `keep` receives the batch, also if
 /// every episode failed.
 pub(crate) async fn play_round(
-    (setup, player): (&Arc<EpisodeSetup>, &(dyn Fn(Arc<EpisodeSetup>) -> Arc<dyn PlayEpisodes> + Sync)),
+    (setup, player): (&Arc<EpisodeSetup>, &PlayerOf<'_>),
     evaluation: &Evaluation,
     source: &TaskSource,
     round: &Round<'_>,

@@ -8,15 +8,35 @@ use clap::{Args, Subcommand};
 use super::common::DeviceChoice;
 use super::permissions::PermissionArgs;
 
+/// A NATS server.
+#[derive(Args, Clone)]
+pub struct ServerArgs {
+    /// NATS server of the run
+    #[arg(long, value_name = "URL")]
+    pub nats: String,
+    #[command(flatten)]
+    pub access: AccessArgs,
+}
+
+/// What a NATS server asks for, and what it is known by.
+#[derive(Args, Clone)]
+pub struct AccessArgs {
+    /// File with the credentials for the NATS server (.creds); PL_HOST_NATS_TOKEN has the token of one that asks for that
+    #[arg(long, value_name = "FILE")]
+    pub nats_credentials: Option<PathBuf>,
+    /// Certificates of authorities that vouch for the NATS server (PEM), besides those of this machine
+    #[arg(long, value_name = "FILE")]
+    pub nats_ca: Option<PathBuf>,
+}
+
 /// A run whose episodes other processes play.
 #[derive(Args, Clone)]
 pub struct ClusterRunArgs {
     /// NATS server (with JetStream) through which workers play the episodes: `pl-host worker --nats URL` on any machine
     #[arg(long, value_name = "URL", conflicts_with = "local_cluster")]
     pub nats: Option<String>,
-    /// File with the credentials for the NATS server (.creds)
-    #[arg(long, value_name = "FILE", requires = "nats")]
-    pub nats_credentials: Option<PathBuf>,
+    #[command(flatten)]
+    pub access: AccessArgs,
     /// Start a NATS server and N workers on this machine, which end with the run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub local_cluster: Option<u32>,
@@ -27,12 +47,8 @@ pub struct ClusterRunArgs {
 
 #[derive(Args)]
 pub struct WorkerArgs {
-    /// NATS server of the run
-    #[arg(long, value_name = "URL")]
-    pub nats: String,
-    /// File with the credentials for the NATS server (.creds)
-    #[arg(long, value_name = "FILE")]
-    pub nats_credentials: Option<PathBuf>,
+    #[command(flatten)]
+    pub server: ServerArgs,
     /// Run to take part in, as `pl-host cluster status` names it [default: the newest, and after its end the next]
     #[arg(long, value_name = "NAME")]
     pub run: Option<String>,
@@ -70,12 +86,8 @@ pub enum ClusterCommand {
 
 #[derive(Args)]
 pub struct ClusterStatusArgs {
-    /// NATS server
-    #[arg(long, value_name = "URL")]
-    pub nats: String,
-    /// File with the credentials for the NATS server (.creds)
-    #[arg(long, value_name = "FILE")]
-    pub nats_credentials: Option<PathBuf>,
+    #[command(flatten)]
+    pub server: ServerArgs,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

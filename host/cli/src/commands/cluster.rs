@@ -3,16 +3,18 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use pl_run::{AttachedCommands, ClusterOptions, ClusterServer, ServerAddress, cluster_status};
+use pl_run::{
+    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, ServerAddress, WorkerStatus,
+    cluster_status,
+};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde_json::json;
 
 use crate::app::App;
-use crate::arguments::cluster::{ClusterCommand, ClusterRunArgs, ClusterStatusArgs};
+use crate::arguments::cluster::{AccessArgs, ClusterCommand, ClusterRunArgs, ClusterStatusArgs};
 use crate::exit::{CommandError, CommandResult};
 
 /// Environment variable with the token of a NATS server that asks for one.
@@ -26,9 +28,10 @@ pub fn run(app: impl FnOnce() -> Result<App, CommandError>, command: &ClusterCom
 }
 
 /// Returns the address of a server with what it asks for.
-pub fn address(url: &str, credentials: Option<&PathBuf>) -> ServerAddress {
+pub fn address(url: &str, access: &AccessArgs) -> ServerAddress {
+    let AccessArgs { nats_credentials: credentials, nats_ca: authorities } = access.clone();
     let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
-    ServerAddress { url: url.to_owned(), credentials: credentials.cloned(), token }
+    ServerAddress { url: url.to_owned(), credentials, authorities, token }
 }
 
 /// Returns the cluster that the arguments of a run name. `None` if this process plays its episodes.
@@ -37,7 +40,7 @@ pub fn address(url: &str, credentials: Option<&PathBuf>) -> ServerAddress {
 /// If the path of this program is not known.
 pub fn options(arguments: &ClusterRunArgs, worker: &[&str]) -> Result<Option<ClusterOptions>, CommandError> {
     let server = match (&arguments.nats, arguments.local_cluster) {
-        (Some(url), _) => ClusterServer::Address(address(url, arguments.nats_credentials.as_ref())),
+        (Some(url), _) => ClusterServer::Address(address(url, &arguments.access)),
         (None, Some(workers)) => ClusterServer::Local { workers, commands: attached_commands(worker)? },
         (None, None) => return Ok(None),
     };
@@ -72,16 +75,26 @@ fn attached(parent: u32, command: &[OsString]) -> CommandResult {
 }
 
 fn status(app: &App, arguments: &ClusterStatusArgs) -> CommandResult {
-    let address = address(&arguments.nats, arguments.nats_credentials.as_ref());
+    let server = &arguments.server;
+    let address = address(&server.nats, &server.access);
     let runs = cluster_status(&app.host, &address)?;
     let mut out = std::io::stdout();
     if arguments.json {
-        let line = |run: &pl_run::ClusterRunStatus| json!({ "run": run.entry.run, "program": run.entry.program, "started": run.entry.started, "queued": run.queued, "workers": run.workers });
+        let line = |run: &ClusterRunStatus| {
+            let entry = &run.entry;
+            json!({
+                "run": entry.run,
+                "program": entry.program,
+                "started": entry.started,
+                "queued": run.queued,
+                "workers": run.workers,
+            })
+        };
         let all: Vec<_> = runs.iter().map(line).collect();
         return Ok(writeln!(out, "{}", json!(all))?);
     }
     if runs.is_empty() {
-        return Ok(writeln!(out, "{} has no runs", arguments.nats)?);
+        return Ok(writeln!(out, "{} has no runs", server.nats)?);
     }
     for run in runs {
         writeln!(
@@ -90,7 +103,7 @@ fn status(app: &App, arguments: &ClusterStatusArgs) -> CommandResult {
             run.entry.run, run.entry.program, run.queued
         )?;
         for worker in run.workers {
-            let pl_run::WorkerStatus { worker, cpu, slots, playing, played, .. } = worker;
+            let WorkerStatus { worker, cpu, slots, playing, played, .. } = worker;
             writeln!(out, "  {worker}: plays {playing} of {slots}, has played {played} ({cpu})")?;
         }
     }

@@ -11,7 +11,7 @@ use crate::interrupt::stop_on_signals;
 pub fn run(app: &App, arguments: &WorkerArgs) -> CommandResult {
     let stop = stop_on_signals(app);
     let options = WorkerOptions {
-        address: address(&arguments.nats, arguments.nats_credentials.as_ref()),
+        address: address(&arguments.server.nats, &arguments.server.access),
         run: arguments.run.clone(),
         name: arguments.name.clone().unwrap_or_else(default_name),
         slots: arguments.slots,

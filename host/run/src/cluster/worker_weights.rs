@@ -101,33 +101,30 @@ impl WorkerWeights {
         &self,
         mut models: Vec<(u32, String, Option<StoredWeights>)>,
     ) -> Result<OwnedRwLockReadGuard<Published>, Error> {
-        loop {
-            let current = Arc::clone(&self.published).read_owned().await;
-            let is_there = |(learner, hash, _): &(u32, String, _)| current.get(learner) == Some(hash);
-            if models.iter().all(is_there) {
-                return Ok(current);
-            }
-            drop(current);
-            let mut current = Arc::clone(&self.published).write_owned().await;
-            for (learner, hash, stored) in &mut models {
-                if current.get(learner) == Some(hash) {
-                    continue;
-                }
-                let stored = match stored.take() {
-                    Some(stored) => stored,
-                    // Another task has replaced them meanwhile.
-                    None => {
-                        let bytes =
-                            self.worker.blob(hash).await.map_err(|error| Error::cluster(error.into()))?;
-                        StoredWeights::decode(&bytes).map_err(Error::cluster)?
-                    }
-                };
-                for (policy, update, version) in stored.updates(&self.formats).map_err(Error::cluster)? {
-                    self.router.publish_embedded(policy, update, version)?;
-                }
-                current.insert(*learner, hash.clone());
-            }
-            return Ok(current.downgrade());
+        let current = Arc::clone(&self.published).read_owned().await;
+        let is_there = |(learner, hash, _): &(u32, String, _)| current.get(learner) == Some(hash);
+        if models.iter().all(is_there) {
+            return Ok(current);
         }
+        drop(current);
+        let mut current = Arc::clone(&self.published).write_owned().await;
+        for (learner, hash, stored) in &mut models {
+            if current.get(learner) == Some(hash) {
+                continue;
+            }
+            let stored = match stored.take() {
+                Some(stored) => stored,
+                // Another task has replaced them meanwhile.
+                None => {
+                    let bytes = self.worker.blob(hash).await.map_err(|error| Error::cluster(error.into()))?;
+                    StoredWeights::decode(&bytes).map_err(Error::cluster)?
+                }
+            };
+            for (policy, update, version) in stored.updates(&self.formats).map_err(Error::cluster)? {
+                self.router.publish_embedded(policy, update, version)?;
+            }
+            current.insert(*learner, hash.clone());
+        }
+        Ok(current.downgrade())
     }
 }
