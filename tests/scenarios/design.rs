@@ -59,6 +59,26 @@ fn a_search_that_was_cut_off_anywhere_goes_on_to_the_same_designs() {
 }
 
 #[test]
+fn every_item_of_a_palette_may_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(scenario("letters/design.mas")).unwrap();
+    let tiny = std::fs::canonicalize(scenario("letters").join("../../data/tiny")).unwrap();
+    let text = text
+        .replace("../../data/tiny", &tiny.display().to_string())
+        .replace("agents = [letters.writer]", "agents = [letters.writer, std.chat]")
+        .replace("letters.writer { policy = singer;", "std.chat { policy = singer; template = \"Sing.\";");
+    let file = folder.path().join("design.mas");
+    std::fs::write(&file, text).unwrap();
+    let out = folder.path().join("designs");
+    succeed(&mut design(&file, &out, 1));
+    let found = designs(&out);
+    let own = found.iter().find(|one| one["origin"] == "own").unwrap();
+    assert!(own["design"].as_str().unwrap().contains("std.chat"), "{own}");
+    // Each was checked, the designer's too.
+    assert!(found.iter().all(|one| one["outcome"]["kind"] != "invalid"), "{found:#?}");
+}
+
+#[test]
 fn a_killed_search_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let file = scenario("letters/design.mas");

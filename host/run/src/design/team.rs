@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_dsl::workflow::{Designer, ExecutorGroups, Plugin as PluginBlock, Workflow};
-use pl_dsl::{Catalog, CatalogError, DesignMistake, Frame, check_design, pattern};
+use pl_dsl::{Catalog, CatalogError, DesignMistake, Frame, check_design};
 use pl_model::NaiveDate;
 use pl_plugin::{Plugin, Services};
 use pl_rollout::{AgentRuntime, EpisodeSetup};
@@ -238,9 +238,13 @@ impl KnownParts {
     /// Collects what the check of designs asks for, which is the same for all of them.
     fn of(frame: &Frame, brief: &DesignBrief, catalog: &dyn Catalog) -> KnownParts {
         let asked = Recording { catalog, items: RefCell::default(), texts: RefCell::default() };
-        if let Some(design) = pattern("single", &brief.designer.palette, &[], &brief.facts) {
+        let palette = &brief.designer.palette;
+        for (item, policy) in palette.agents.iter().zip(palette.policies.iter().cycle()) {
+            let design = format!(
+                "agent first = {item} {{ policy = {policy} }}\nturns {{ max = 1; start -> first -> end }}\n"
+            );
             // Its mistakes don't matter here.
-            let _ = check_design(frame, &brief.designer.palette, &design, &asked);
+            let _ = check_design(frame, palette, &design, &asked);
         }
         KnownParts { items: asked.items.into_inner(), texts: asked.texts.into_inner() }
     }
