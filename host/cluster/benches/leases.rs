@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a bench is run by hand")]
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -66,7 +67,9 @@ async fn measure(workers: usize, tasks: usize, result: usize) {
         body[..8].copy_from_slice(&(number as u64).to_le_bytes());
         let weights = vec![WeightsRef { learner: 0, update: 0, hash: "0".repeat(64) }];
         let lease = Lease { task: format!("train 1.{number}"), step: 1, weights, body };
-        playing.spawn(async move { coordinator.play(lease, |bytes| Ok(bytes.len())).await.unwrap() });
+        playing.spawn(async move {
+            coordinator.play(lease, |bytes| Ok::<_, Infallible>(bytes.len())).await.unwrap()
+        });
     }
     while let Some(length) = playing.join_next().await {
         assert_eq!(length.unwrap(), result);

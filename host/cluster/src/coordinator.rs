@@ -232,13 +232,14 @@ impl Coordinator {
     ///
     /// # Errors
     /// If no worker can play it, or the server is away for minutes.
-    pub async fn play<T>(
+    pub async fn play<T, E: std::error::Error>(
         &self,
         lease: Lease,
-        check: impl Fn(&[u8]) -> Result<T, String>,
+        check: impl Fn(&[u8]) -> Result<T, E>,
     ) -> Result<T, Error> {
         let key = lease.key();
         let failed = |reason: String| Error::Task { task: lease.task.clone(), reason };
+        let check = |bytes: &[u8]| check(bytes).map_err(|error| error.to_string());
         let mut refused = 0;
         loop {
             let result = self.result(&key, &lease, refused).await?;

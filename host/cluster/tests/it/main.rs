@@ -7,6 +7,8 @@
     reason = "a test crate: a panic is how a test fails"
 )]
 
+use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,7 +63,7 @@ fn lease(step: u64, number: u32) -> Lease {
 }
 
 /// Takes any result.
-fn as_it_is(bytes: &[u8]) -> Result<Vec<u8>, String> {
+fn as_it_is(bytes: &[u8]) -> Result<Vec<u8>, Infallible> {
     Ok(bytes.to_vec())
 }
 
@@ -196,7 +198,7 @@ fn a_worker_that_lies_is_put_aside() {
             let coordinator = Arc::clone(&coordinator);
             let check = |bytes: &[u8]| match bytes == lease(1, 0).body {
                 true => Ok(bytes.to_vec()),
-                false => Err("too long".to_owned()),
+                false => Err(io::Error::other("too long")),
             };
             tokio::spawn(async move { coordinator.play(lease(1, 0), check).await })
         };

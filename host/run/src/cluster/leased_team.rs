@@ -63,9 +63,7 @@ impl LeasedTeam {
                 .map_err(|error| ClusterError::Result { task: name.clone(), reason: error.to_string() })?;
             let references = weights.iter().map(|weights| weights.reference.clone()).collect();
             let lease = Lease { task: name, step: task.step, weights: references, body };
-            let decode = |bytes: &[u8]| {
-                results::decode(&task, bytes).map(Arc::from).map_err(|error| error.to_string())
-            };
+            let decode = |bytes: &[u8]| results::decode(&task, bytes).map(Arc::from);
             Ok(coordinator.play(lease, decode).await?)
         };
         playing.map(|result: Result<_, ClusterError>| result.map_err(Arc::new)).boxed().shared()

@@ -24,6 +24,23 @@ struct StoredAttempt {
     trace: String,
 }
 
+/// Difference of a result from its task.
+#[derive(Debug, thiserror::Error)]
+enum Mismatch {
+    #[error("episode {0} is missing")]
+    MissingEpisode(u32),
+    #[error("it has an episode of task {step}.{task}")]
+    OtherEpisode { step: u64, task: u32 },
+    #[error("it has a transition of task {step}.{task}")]
+    OtherTransition { step: u64, task: u32 },
+    #[error("a completion of {tokens} tokens has {logprobs} log-probs")]
+    Lengths { tokens: usize, logprobs: usize },
+    #[error("a token has the log-prob {0}")]
+    LogProb(f32),
+    #[error("a reward is {0}")]
+    Reward(f64),
+}
+
 /// Encodes the attempts at all episodes of a task.
 ///
 /// # Errors
@@ -55,22 +72,22 @@ pub(super) fn decode(task: &TaskToPlay, bytes: &[u8]) -> Result<Vec<Attempt>, Cl
         Ok(Attempt { result: EpisodeResult { transitions, summary, failures }, failure, trace })
     };
     let attempts = stored.into_iter().map(restore).collect::<Result<Vec<_>, ClusterError>>()?;
-    check(task, &attempts).map_err(failed)?;
+    check(task, &attempts).map_err(|mismatch| failed(mismatch.to_string()))?;
     Ok(attempts)
 }
 
-/// Checks attempts against the task that they are to be of. Returns what is wrong.
-fn check(task: &TaskToPlay, attempts: &[Attempt]) -> Result<(), String> {
+/// Checks attempts against the task that they are to be of.
+fn check(task: &TaskToPlay, attempts: &[Attempt]) -> Result<(), Mismatch> {
     for (_, sample) in task.plan().episodes() {
         if !attempts.iter().any(|attempt| attempt.trace.key.sample == sample) {
-            return Err(format!("episode {sample} is missing"));
+            return Err(Mismatch::MissingEpisode(sample));
         }
     }
     for Attempt { result, trace, .. } in attempts {
         let key = &trace.key;
         let own = (key.seed, &key.phase, key.step, key.task);
         if own != (task.seed, &task.phase, task.step, task.number) {
-            return Err(format!("it has an episode of task {}.{}", key.step, key.task));
+            return Err(Mismatch::OtherEpisode { step: key.step, task: key.task });
         }
         for transition in &result.transitions {
             check_transition(task, transition)?;
@@ -79,10 +96,10 @@ fn check(task: &TaskToPlay, attempts: &[Attempt]) -> Result<(), String> {
     Ok(())
 }
 
-fn check_transition(task: &TaskToPlay, transition: &Transition) -> Result<(), String> {
+fn check_transition(task: &TaskToPlay, transition: &Transition) -> Result<(), Mismatch> {
     let Transition { key, completion, logprobs, reward, support, values, .. } = transition;
     if (key.step, key.task) != (task.step, task.number) {
-        return Err(format!("it has a transition of task {}.{}", key.step, key.task));
+        return Err(Mismatch::OtherTransition { step: key.step, task: key.task });
     }
     let length = completion.len();
     let is_off = |other: Option<usize>| other.is_some_and(|other| other != length);
@@ -90,14 +107,14 @@ fn check_transition(task: &TaskToPlay, transition: &Transition) -> Result<(), St
         || is_off(support.as_ref().map(Vec::len))
         || is_off(values.as_ref().map(Vec::len))
     {
-        return Err(format!("a completion of {length} tokens has {} log-probs", logprobs.len()));
+        return Err(Mismatch::Lengths { tokens: length, logprobs: logprobs.len() });
     }
     // Rounding may leave a certain token slightly above 0.
     if let Some(wrong) = logprobs.iter().find(|logprob| !(f32::MIN..=1e-3).contains(*logprob)) {
-        return Err(format!("a token has the log-prob {wrong}"));
+        return Err(Mismatch::LogProb(*wrong));
     }
     if !reward.is_finite() {
-        return Err(format!("a reward is {reward}"));
+        return Err(Mismatch::Reward(*reward));
     }
     Ok(())
 }
