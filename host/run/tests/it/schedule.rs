@@ -86,7 +86,8 @@ fn try_with_delays(
     let device = select_device(&host, DevicePreference::Cpu).unwrap();
     let checked = CheckedWorkflow::open(&host, &workflow.file, &parse(overrides)).unwrap();
     let replay_schedule = repeated.map(|run| workflow.path(run));
-    let options = RunOptions { folder: Some(workflow.path(name)), seed: 1, replay_schedule };
+    let options =
+        RunOptions { folder: Some(workflow.path(name)), seed: 1, replay_schedule, ..RunOptions::default() };
     TrainingRun::start(&host, &checked, device, &options)?.train(&stop)
 }
 
