@@ -37,8 +37,7 @@ async fn measure(workers: usize, tasks: usize, result: usize) {
     let folder = tempfile::tempdir().unwrap();
     let server = LocalServer::start(folder.path(), |command| command).unwrap();
     let connect = || Connection::open(server.address(), "bench");
-    let options =
-        CoordinatorOptions { run: "bench".into(), program: "0".into(), lease: Duration::from_secs(30) };
+    let options = CoordinatorOptions { run: "bench".into(), lease: Duration::from_secs(30) };
     let coordinator = Arc::new(Coordinator::start(&connect().await.unwrap(), &options).await.unwrap());
     coordinator.open_to_workers("0", b"", Vec::new()).await.unwrap();
     let mut connections = Vec::new();

@@ -117,7 +117,7 @@ impl Connection {
     /// harm.
     ///
     /// # Errors
-    /// That of the last attempt, if none succeeded for two minutes.
+    /// The error of the last attempt, if none succeeded for two minutes.
     pub(crate) async fn persist<T, E: Display, F: Future<Output = Result<T, E>>>(
         &self,
         action: &str,

@@ -38,8 +38,6 @@ const REISSUES: u32 = 1_000_000;
 pub struct CoordinatorOptions {
     /// Name of the run's streams: letters, digits and `-`.
     pub run: String,
-    /// Version of this program.
-    pub program: String,
     /// Time after which a lease is delivered again, if its worker doesn't say that it still plays.
     pub lease: Duration,
 }
@@ -66,7 +64,7 @@ struct Shared {
 #[derive(Default)]
 struct Board {
     waiting: BTreeMap<String, Waiting>,
-    /// Results that nobody has asked for yet: of the coordinator before this one.
+    /// Results without a request so far: those of the coordinator before this one.
     early: BTreeMap<String, ResultMessage>,
     /// Step of each lease whose result was handed over.
     done: BTreeMap<String, u64>,
@@ -368,7 +366,7 @@ impl Shared {
         match board.waiting.remove(&result.key) {
             Some(waiting) => {
                 board.done.insert(result.key.clone(), result.step);
-                // Whoever waited may have given up.
+                // The receiver may be gone.
                 drop(waiting.sender.send(result));
             }
             None if board.done.contains_key(&result.key) => {}

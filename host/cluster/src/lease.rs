@@ -22,13 +22,13 @@ pub struct Lease {
     pub step: u64,
     /// Weights to play with, one per learner.
     pub weights: Vec<WeightsRef>,
-    /// What to play: the task, its random streams, the team.
+    /// Task, random streams and team, in the form of the program that plays.
     pub body: Vec<u8>,
 }
 
 impl Lease {
-    /// Returns the hash of all that the result depends on: leases with the same key have the same result, whoever plays
-    /// them and whoever publishes them.
+    /// Returns the hash of all inputs of the result: leases with the same key have the same result, on any worker and from
+    /// any coordinator.
     pub fn key(&self) -> String {
         let mut hasher = blake3::Hasher::new_derive_key("pl-host lease v1");
         for weights in &self.weights {

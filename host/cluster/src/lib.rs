@@ -21,5 +21,6 @@ pub use coordinator::{Coordinator, CoordinatorOptions};
 pub use error::Error;
 pub use lease::{Lease, WeightsRef};
 pub use local_server::LocalServer;
+pub use names::random_digits;
 pub use registry::{PROTOCOL, RunEntry, SharedFile, runs};
 pub use worker::{LeasedTask, Next, Worker, WorkerStatus, queued, workers};

@@ -9,9 +9,13 @@ use std::time::{Duration, Instant};
 
 use crate::connection::ServerAddress;
 use crate::error::Error;
+use crate::names::random_digits;
 
 /// Longest time that the server takes to listen.
 const LONGEST_START: Duration = Duration::from_secs(20);
+
+/// Number of digits of a server's token.
+const TOKEN: usize = 32;
 
 /// A `nats-server` process that listens on this machine alone. It ends when the value is dropped.
 pub struct LocalServer {
@@ -31,7 +35,7 @@ impl LocalServer {
         };
         fs::create_dir_all(folder).map_err(|error| failed("create", folder, error))?;
         let folder = folder.canonicalize().map_err(|error| failed("open", folder, error))?;
-        let (port, token) = (free_port()?, token(&folder));
+        let (port, token) = (free_port()?, random_digits(TOKEN));
         let settings = folder.join("nats.conf");
         write_private(&settings, &configuration(port, &token, &folder))
             .map_err(|error| failed("write", &settings, error))?;
@@ -75,7 +79,7 @@ fn configuration(port: u16, token: &str, folder: &Path) -> String {
     )
 }
 
-/// Returns a port that nobody listens on.
+/// Returns a free port.
 fn free_port() -> Result<u16, Error> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     listener
@@ -83,15 +87,7 @@ fn free_port() -> Result<u16, Error> {
         .map_err(|error| Error::LocalServer { reason: format!("no port is free: {error}") })
 }
 
-/// Returns a token that other users of the machine can't guess.
-fn token(folder: &Path) -> String {
-    use std::hash::{BuildHasher, RandomState};
-    // The keys of a `RandomState` come from the system's source of randomness.
-    let part = || RandomState::new().hash_one(folder);
-    format!("{:016x}{:016x}", part(), part())
-}
-
-/// Writes a file that nobody else can read.
+/// Writes a file that other users can't read.
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     if path.exists() {

@@ -1,5 +1,8 @@
 //! Names of a run's streams, subjects and buckets.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::iter::repeat_with;
+
 /// Bucket that lists the runs of a server.
 pub(crate) const REGISTRY: &str = "pl-runs";
 
@@ -13,6 +16,14 @@ pub(crate) const EPOCH: &str = "epoch";
 pub(crate) fn worker_name(name: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     name.chars().map(|c| if allowed(c) { c } else { '-' }).collect()
+}
+
+/// Returns hexadecimal digits that can't be guessed.
+pub fn random_digits(count: usize) -> String {
+    // The keys of a `RandomState` come from the system's source of randomness.
+    let number = || format!("{:016x}", RandomState::new().build_hasher().finish());
+    let digits: String = repeat_with(number).take(count.div_ceil(16)).collect();
+    digits.chars().take(count).collect()
 }
 
 /// Names that belong to one run.

@@ -41,7 +41,7 @@ pub struct Worker {
     aside: watch::Receiver<Option<String>>,
 }
 
-/// What a worker is to do next.
+/// Next thing to do for a worker.
 pub enum Next {
     Play(Box<LeasedTask>),
     /// No lease was free. The worker asks again.

@@ -57,7 +57,7 @@ pub enum Error {
     /// The task of an episode panicked or was cancelled.
     #[error("the worker of an episode ended early: {0}")]
     Worker(#[from] tokio::task::JoinError),
-    /// What plays the episodes elsewhere failed.
+    /// Other processes could not play an episode.
     #[error(transparent)]
     Player(Box<dyn std::error::Error + Send + Sync>),
 }

@@ -20,7 +20,7 @@ mod worker_files;
 mod worker_weights;
 
 pub(crate) use leased_weights::LeasedWeights;
-pub use options::{AttachedCommands, ClusterOptions, ClusterServer, WorkerOptions};
+pub use options::{AttachedCommands, ClusterOptions, ClusterServer, TOKEN_VARIABLE, WorkerOptions};
 pub use pl_cluster::ServerAddress;
 pub use pl_cluster::WorkerStatus;
 pub(crate) use run::ClusterRun;

@@ -26,7 +26,7 @@ pub use statistics::{AgentReport, EvaluationReport};
 /// Episodes in flight if no `train` block sets them.
 const IN_FLIGHT: usize = 64;
 
-/// Returns what plays the episodes of a setup.
+/// Function that returns the player of a setup's episodes.
 pub(crate) type PlayerOf<'a> = dyn Fn(Arc<EpisodeSetup>) -> Arc<dyn PlayEpisodes> + Sync + 'a;
 
 /// Parameters of one round of an evaluation.

@@ -202,8 +202,8 @@ impl Sum {
         let trains = |policy: &Policy| policy.train && workflow.train.is_some();
         let numbers = formulas::weight_numbers(config);
         // Copies of the weights: one for each policy that trains them or has its own, and one for all others.
-        let (mut trained, mut loaded, mut shared) = (0, 0, 0);
-        // Engines that have the shared copy.
+        let (mut trained, mut loaded) = (0, 0);
+        // Engines that have the copy for all others.
         let mut pools = BTreeSet::new();
         let mut adapted = Vec::new();
         // Of a policy that only servers run, the tokenizer is loaded alone.
@@ -216,7 +216,6 @@ impl Sum {
                 }
                 (Some(path), None) if !is_adapter(&path) => loaded += 1,
                 (Some(path), None) => {
-                    shared = 1;
                     pools.insert(&policy.devices.rollout);
                     // Converted to f32, whatever its stored format is.
                     let stored =
@@ -224,7 +223,6 @@ impl Sum {
                     self.adapters += 2 * 2 * stored;
                 }
                 (from, Some(lora)) if trains(policy) || from.is_some() => {
-                    shared = 1;
                     pools.insert(&policy.devices.rollout);
                     let targets: Vec<Projection> =
                         lora.targets.iter().filter_map(|target| target.parse().ok()).collect();
@@ -242,12 +240,11 @@ impl Sum {
                     }
                 }
                 _ => {
-                    shared = 1;
                     pools.insert(&policy.devices.rollout);
                 }
             }
         }
-        let copies = trained + loaded + shared;
+        let copies = trained + loaded + u64::from(!pools.is_empty());
         let is_copied = |policy: &&&Policy| trains(policy) && policy.lora.is_none() && has_reference(policy);
         let references = policies.iter().filter(is_copied).count() as u64;
         self.training += (copies + references) * formulas::weights_bytes(config, base.training_dtype());

@@ -3,6 +3,7 @@
 //! Nothing is fetched, loaded or written. [`counts`] has the arithmetic.
 
 pub mod counts;
+mod designs;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -29,6 +30,8 @@ use crate::sandbox::is_python_cached;
 use crate::workflow::CheckedWorkflow;
 
 use self::counts::{EpisodeBounds, EvaluationBounds, StepBounds, TaskBounds};
+
+pub use self::designs::DesignPlan;
 
 /// Largest file of tasks or passages that is read for a plan, in bytes. It takes a few seconds.
 const LARGEST_FILE: u64 = 4 << 30;
@@ -85,36 +88,6 @@ pub struct ScenarioPlan {
     pub episode: EpisodeBounds,
     /// `None` without a designer.
     pub designs: Option<DesignPlan>,
-}
-
-/// Designs of a scenario.
-#[derive(Serialize)]
-pub struct DesignPlan {
-    /// Name of the designer.
-    pub designer: String,
-    /// Designs of a task.
-    pub designs: u32,
-    /// Limit on the tokens of a design.
-    pub design_tokens: u32,
-    /// Episodes of a design.
-    pub executions: u32,
-    /// Bound of the tokens of each.
-    pub execution_tokens: u64,
-    /// Bounds of a task in training.
-    pub task: TaskBounds,
-}
-
-impl DesignPlan {
-    fn new(designer: &workflow::Designer) -> DesignPlan {
-        DesignPlan {
-            designer: designer.name.clone(),
-            designs: designer.designs,
-            design_tokens: designer.max_tokens,
-            executions: designer.executions,
-            execution_tokens: designer.palette.max_tokens,
-            task: TaskBounds::designed(designer),
-        }
-    }
 }
 
 /// Model of a plan.

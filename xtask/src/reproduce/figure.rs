@@ -44,12 +44,10 @@ impl Curve {
 /// # Errors
 /// If the file can't be written.
 pub fn draw(path: &Path, arms: &[(&str, Curve)]) -> Result<()> {
-    draw_svg(path, arms)
-        .map_err(anyhow::Error::msg)
-        .with_context(|| format!("cannot draw {}", path.display()))
+    draw_svg(path, arms).with_context(|| format!("cannot draw {}", path.display()))
 }
 
-fn draw_svg(path: &Path, arms: &[(&str, Curve)]) -> Result<(), String> {
+fn draw_svg(path: &Path, arms: &[(&str, Curve)]) -> Result<()> {
     static FONT: Once = Once::new();
     FONT.call_once(|| {
         // Fails only if the bytes are not a font; drawing text then returns an error.
@@ -58,14 +56,12 @@ fn draw_svg(path: &Path, arms: &[(&str, Curve)]) -> Result<(), String> {
     let lines: Vec<_> = arms.iter().map(|(name, curve)| (*name, curve.points())).collect();
     let last = lines.iter().flat_map(|(_, points)| points).map(|point| point.0).fold(1.0, f64::max);
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
-    let failed = |error: DrawingAreaErrorKind<std::io::Error>| error.to_string();
-    area.fill(&WHITE).map_err(failed)?;
+    area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
         .margin(12)
         .x_label_area_size(36)
         .y_label_area_size(48)
-        .build_cartesian_2d(1.0..last, 0.0..100.0)
-        .map_err(failed)?;
+        .build_cartesian_2d(1.0..last, 0.0..100.0)?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
@@ -73,21 +69,19 @@ fn draw_svg(path: &Path, arms: &[(&str, Curve)]) -> Result<(), String> {
         .y_label_formatter(&|percent| format!("{percent:.0}"))
         .x_desc("step")
         .y_desc("success of episodes, %")
-        .draw()
-        .map_err(failed)?;
+        .draw()?;
     for (index, (name, points)) in lines.into_iter().filter(|(_, points)| !points.is_empty()).enumerate() {
         let style = Palette99::pick(index).stroke_width(2);
         let key = move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style);
-        chart.draw_series(LineSeries::new(points, style)).map_err(failed)?.label(name).legend(key);
+        chart.draw_series(LineSeries::new(points, style))?.label(name).legend(key);
     }
     chart
         .configure_series_labels()
         .position(SeriesLabelPosition::LowerRight)
         .border_style(BLACK)
         .background_style(WHITE)
-        .draw()
-        .map_err(failed)?;
-    area.present().map_err(failed)
+        .draw()?;
+    Ok(area.present()?)
 }
 
 #[cfg(test)]

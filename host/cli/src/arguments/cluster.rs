@@ -18,7 +18,7 @@ pub struct ServerArgs {
     pub access: AccessArgs,
 }
 
-/// What a NATS server asks for, and what it is known by.
+/// Credentials for a NATS server, and the authorities that vouch for it.
 #[derive(Args, Clone)]
 pub struct AccessArgs {
     /// File with the credentials for the NATS server (.creds); PL_HOST_NATS_TOKEN has the token of one that asks for that

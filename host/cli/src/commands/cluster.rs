@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use pl_run::{
-    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, ServerAddress, WorkerStatus,
-    cluster_status,
+    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, ServerAddress, TOKEN_VARIABLE,
+    WorkerStatus, cluster_status,
 };
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde_json::json;
@@ -16,9 +16,6 @@ use serde_json::json;
 use crate::app::App;
 use crate::arguments::cluster::{AccessArgs, ClusterCommand, ClusterRunArgs, ClusterStatusArgs};
 use crate::exit::{CommandError, CommandResult};
-
-/// Environment variable with the token of a NATS server that asks for one.
-const TOKEN: &str = "PL_HOST_NATS_TOKEN";
 
 pub fn run(app: impl FnOnce() -> Result<App, CommandError>, command: &ClusterCommand) -> CommandResult {
     match command {
@@ -30,7 +27,7 @@ pub fn run(app: impl FnOnce() -> Result<App, CommandError>, command: &ClusterCom
 /// Returns the address of a server with what it asks for.
 pub fn address(url: &str, access: &AccessArgs) -> ServerAddress {
     let AccessArgs { nats_credentials: credentials, nats_ca: authorities } = access.clone();
-    let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
+    let token = std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
     ServerAddress { url: url.to_owned(), credentials, authorities, token }
 }
 

@@ -45,7 +45,7 @@ impl Server {
     }
 
     async fn coordinator(&self) -> Coordinator {
-        let options = CoordinatorOptions { run: "run-1".into(), program: "0".into(), lease: LEASE };
+        let options = CoordinatorOptions { run: "run-1".into(), lease: LEASE };
         let coordinator = Coordinator::start(&self.connect().await, &options).await.unwrap();
         coordinator.open_to_workers("0", b"manifest", Vec::new()).await.unwrap();
         coordinator

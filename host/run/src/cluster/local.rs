@@ -7,10 +7,7 @@ use pl_cluster::{LocalServer, ServerAddress};
 
 use crate::error::cluster::ClusterError;
 
-use super::options::AttachedCommands;
-
-/// Environment variable from which workers read the token of the server.
-pub(super) const TOKEN_VARIABLE: &str = "PL_HOST_NATS_TOKEN";
+use super::options::{AttachedCommands, TOKEN_VARIABLE};
 
 /// A server and workers on this machine.
 pub(super) struct LocalCluster {

@@ -1,4 +1,4 @@
-//! What workers need to take part in a run: its workflow, the hashes of all that it uses, and files.
+//! The manifest of a run: its workflow, the hashes of all that it uses, and the files that workers fetch.
 
 use std::path::{Path, PathBuf};
 
@@ -87,7 +87,7 @@ pub(super) fn collect(
     let manifest = Manifest { workflow: stored, lock: lock.clone(), cpu: cpu_kind() };
     let bytes = serde_json::to_vec(&manifest).map_err(|error| {
         let reason = error.to_string();
-        Error::cluster(ClusterError::Unreadable { run: String::new(), what: "the workflow", reason })
+        Error::cluster(ClusterError::Unreadable { what: "the workflow".to_owned(), reason })
     })?;
     Ok(CollectedManifest { bytes, files })
 }

@@ -6,6 +6,9 @@ use std::time::Duration;
 use pl_cluster::ServerAddress;
 use tch::Device;
 
+/// Environment variable with the token of a NATS server that asks for one.
+pub const TOKEN_VARIABLE: &str = "PL_HOST_NATS_TOKEN";
+
 /// Other machines that play the episodes of a run.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pl_cluster::{Connection, Coordinator, CoordinatorOptions, WeightsRef};
-use pl_record::Lock;
+use pl_cluster::{Connection, Coordinator, CoordinatorOptions, WeightsRef, random_digits};
+use pl_record::{Lock, RunFolder, write_atomically};
 use pl_rollout::PlayEpisodes;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio::runtime::Handle;
 
 use crate::checkpoints::PolicyVersions;
@@ -62,7 +63,7 @@ impl ClusterRun {
         options: &ClusterOptions,
     ) -> Result<ClusterRun, Error> {
         let manifest = manifest::collect(checked, stored, lock)?;
-        let run = name_of(root).map_err(Error::cluster)?;
+        let run = name_of(root)?;
         let (address, mut local) = match &options.server {
             ClusterServer::Address(address) => (address.clone(), None),
             ClusterServer::Local { workers, commands } => {
@@ -71,11 +72,9 @@ impl ClusterRun {
                 (local.address().clone(), Some(local))
             }
         };
-        let program = env!("CARGO_PKG_VERSION");
         let starting = async {
             let connection = Connection::open(&address, &format!("pl-host run {run}")).await?;
-            let lease = options.lease;
-            let settings = CoordinatorOptions { run: run.clone(), program: program.to_owned(), lease };
+            let settings = CoordinatorOptions { run: run.clone(), lease: options.lease };
             let coordinator = Coordinator::start(&connection, &settings).await?;
             let mut files = Vec::new();
             for file in manifest.files {
@@ -86,7 +85,7 @@ impl ClusterRun {
                     hash: coordinator.put_blob(&bytes).await?,
                 });
             }
-            coordinator.open_to_workers(program, &manifest.bytes, files).await?;
+            coordinator.open_to_workers(env!("CARGO_PKG_VERSION"), &manifest.bytes, files).await?;
             Ok::<_, ClusterError>(coordinator)
         };
         let coordinator = Arc::new(host.block_on(starting).map_err(Error::cluster)?);
@@ -146,27 +145,20 @@ impl ClusterRun {
 }
 
 /// Returns the name of the run's streams, which the run folder keeps.
-fn name_of(root: &Path) -> Result<String, ClusterError> {
-    let path = root.join(CLUSTER);
-    let failed = |source| ClusterError::File { path: path.clone(), source };
-    if path.exists() {
-        let text = std::fs::read(&path).map_err(failed)?;
-        let name: ClusterName =
-            serde_json::from_slice(&text).map_err(|error| failed(std::io::Error::other(error)))?;
-        return Ok(name.run);
+fn name_of(root: &Path) -> Result<String, Error> {
+    if root.join(CLUSTER).exists() {
+        let ClusterName { run } = RunFolder::read_json(root, CLUSTER).map_err(Error::RunFolder)?;
+        return Ok(run);
     }
     let name = ClusterName { run: new_name(root) };
-    let text = serde_json::to_vec(&name).map_err(|error| failed(std::io::Error::other(error)))?;
-    std::fs::write(&path, text).map_err(failed)?;
+    write_atomically(&root.join(CLUSTER), json!(name).to_string().as_bytes())?;
     Ok(name.run)
 }
 
 /// Returns a name that no other run has: that of the run folder, with random digits.
 fn new_name(root: &Path) -> String {
-    use std::hash::{BuildHasher, RandomState};
     let folder = root.file_name().unwrap_or_default().to_string_lossy();
     let letters = folder.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
     let letters: String = letters.take(32).collect();
-    // The keys of a `RandomState` come from the system's source of randomness.
-    format!("{letters}-{:08x}", RandomState::new().hash_one(root) as u32)
+    format!("{letters}-{}", random_digits(8))
 }

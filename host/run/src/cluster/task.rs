@@ -1,4 +1,4 @@
-//! What a lease has to be played with: the body of its message.
+//! The body of a lease: the task with its random streams and its team.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 /// Team that plays a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Team {
-    /// Of the scenario at this position in the workflow's.
+    /// The team of the scenario at this position in the workflow's.
     Scenario(u32),
-    /// Of the evaluation at this position in the workflow's, with its roles and its sampling.
+    /// The team of the evaluation at this position in the workflow's, with its roles and its sampling.
     Evaluation(u32),
 }
 

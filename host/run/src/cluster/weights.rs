@@ -49,7 +49,7 @@ struct StoredFile {
     bytes: Vec<u8>,
 }
 
-/// Encodes a learner's weights, those of the start included. `trainer` formats have the models' tokenizers.
+/// Encodes a learner's weights, those of the start included. Whole models are stored in their `formats`.
 ///
 /// # Errors
 /// If a temporary file can't be written.
@@ -202,5 +202,5 @@ fn temporary() -> Result<tempfile::TempDir, ClusterError> {
 }
 
 fn unreadable(reason: String) -> ClusterError {
-    ClusterError::Unreadable { run: String::new(), what: "the weights", reason }
+    ClusterError::Unreadable { what: "the weights".to_owned(), reason }
 }

@@ -112,8 +112,8 @@ async fn manifest(worker: &Worker) -> Result<Manifest, Error> {
     let entry = worker.entry();
     let bytes = worker.blob(&entry.manifest).await.map_err(|error| Error::cluster(error.into()))?;
     serde_json::from_slice(&bytes).map_err(|error| {
-        let (run, reason) = (entry.run.clone(), error.to_string());
-        Error::cluster(ClusterError::Unreadable { run, what: "the workflow", reason })
+        let (what, reason) = (format!("the workflow of run {}", entry.run), error.to_string());
+        Error::cluster(ClusterError::Unreadable { what, reason })
     })
 }
 

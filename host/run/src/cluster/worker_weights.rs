@@ -35,7 +35,7 @@ pub(super) struct TaskWeights {
     _published: OwnedRwLockReadGuard<Published>,
 }
 
-/// What the engine needs to have for a lease.
+/// Weights that a lease needs in the engine.
 struct Wanted {
     pinned: Vec<Arc<PinnedVersion>>,
     /// Learner and hash of each whole model, with its weights if they were fetched.
@@ -69,8 +69,7 @@ impl WorkerWeights {
                 wanted.models.push((*learner, hash.clone(), None));
                 continue;
             }
-            let bytes = self.worker.blob(hash).await.map_err(|error| Error::cluster(error.into()))?;
-            let stored = StoredWeights::decode(&bytes).map_err(Error::cluster)?;
+            let stored = self.fetch(hash).await?;
             if stored.has_adapters() && !stored.has_models() {
                 let updates = stored.updates(&self.formats).map_err(Error::cluster)?;
                 let version = Arc::new(PinnedVersion::new(Arc::clone(&self.router), updates)?);
@@ -81,6 +80,11 @@ impl WorkerWeights {
             }
         }
         Ok(wanted)
+    }
+
+    async fn fetch(&self, hash: &str) -> Result<StoredWeights, Error> {
+        let bytes = self.worker.blob(hash).await.map_err(|error| Error::cluster(error.into()))?;
+        StoredWeights::decode(&bytes).map_err(Error::cluster)
     }
 
     fn pinned(&self, hash: &str) -> Option<Arc<PinnedVersion>> {
@@ -115,10 +119,7 @@ impl WorkerWeights {
             let stored = match stored.take() {
                 Some(stored) => stored,
                 // Another task has replaced them meanwhile.
-                None => {
-                    let bytes = self.worker.blob(hash).await.map_err(|error| Error::cluster(error.into()))?;
-                    StoredWeights::decode(&bytes).map_err(Error::cluster)?
-                }
+                None => self.fetch(hash).await?,
             };
             for (policy, update, version) in stored.updates(&self.formats).map_err(Error::cluster)? {
                 self.router.publish_embedded(policy, update, version)?;

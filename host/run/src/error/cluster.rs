@@ -14,9 +14,9 @@ pub enum ClusterError {
     /// This machine differs from the coordinator's.
     #[error("this worker can't take part in run {run}:\n  {}", differences.join("\n  "))]
     Differs { run: String, differences: Vec<String> },
-    /// What the coordinator has sent can't be read.
-    #[error("{what} of run {run} can't be read: {reason}; the coordinator may be of another version")]
-    Unreadable { run: String, what: &'static str, reason: String },
+    /// A message of the coordinator can't be written or read.
+    #[error("{what} can't be read: {reason}; the coordinator may be of another version")]
+    Unreadable { what: String, reason: String },
     /// A file of the cache or of the run can't be read or written.
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },

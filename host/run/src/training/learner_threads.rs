@@ -30,8 +30,8 @@ struct Order {
 /// Learners, each on a thread of its own if there are several. The threads end when this is dropped, after the updates that they have begun.
 pub(super) struct LearnerThreads<'t, 'h> {
     orders: Vec<Sender<Order>>,
-    /// The learner, if there is one alone and it has no cores of its own. It trains on the caller's thread: a new thread in each step would start
-    /// libtorch's own threads again and leave memory behind.
+    /// The learner, if there is one alone and it has no cores of its own. It trains on the caller's thread: a new thread in
+    /// each step would start libtorch's own threads again and leave memory behind.
     only: Option<LearnerThread<'t, 'h>>,
     events: EventSender,
     /// Names of the policies of each learner.
@@ -39,7 +39,8 @@ pub(super) struct LearnerThreads<'t, 'h> {
 }
 
 impl<'t, 'h> LearnerThreads<'t, 'h> {
-    /// Starts the threads, each on its `cores`; an empty list is all of them. With `copies`, the weights that they send are copies, which later updates don't change.
+    /// Starts the threads, each on its `cores`; an empty list is all of them. With `copies`, the weights that they send are
+    /// copies, which later updates don't change.
     pub fn start<'scope, 'env>(
         scope: &'scope Scope<'scope, 'env>,
         learners: Vec<LearnerTraining<'t>>,
