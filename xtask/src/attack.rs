@@ -5,12 +5,12 @@
 //! case came to. [`cases::CASES`] has the table.
 
 mod cases;
+mod fuzz;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -20,22 +20,13 @@ use crate::setup;
 
 use self::cases::{CASES, Case, PARTS, Test};
 
-/// Filter of nextest for the targets of the fuzzer.
-const FUZZ: &str = "test(/(^|::)fuzz::/) | (package(pl-supervisor) & binary(fuzz))";
-
 /// Runs the cases of some parts, or of all, and prints a line for each. Returns the exit code.
 ///
 /// # Errors
 /// If a part does not exist, or the tests can't be started.
 pub fn run(root: &Path, arguments: &[String]) -> Result<u8> {
-    if let Some((fuzz, rest)) = arguments.split_first().filter(|(first, _)| *first == "fuzz") {
-        let minutes = match rest {
-            [] => 1,
-            [flag, minutes] if flag == "--minutes" => minutes.parse().context("minutes are a number")?,
-            _ => bail!("usage: cargo xtask attack {fuzz} [--minutes N]"),
-        };
-        setup::all(root)?;
-        return run_fuzzer(root, minutes);
+    if let Some(("fuzz", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return fuzz::run(root, rest);
     }
     if let Some(unknown) = arguments.iter().find(|part| !PARTS.contains(&part.as_str())) {
         bail!("unknown part {unknown:?}: the parts are {} and fuzz", PARTS.join(", "));
@@ -49,28 +40,6 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<u8> {
     let (report, failed) = report(&wanted, &results, &skipped);
     print!("{report}");
     Ok(u8::from(failed))
-}
-
-/// Runs the targets of the fuzzer, each for a time, and prints the number of inputs of each.
-fn run_fuzzer(root: &Path, minutes: u64) -> Result<u8> {
-    let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let output = cargo(root)
-        .args(["nextest", "run", "--release", "--workspace", "--success-output", "immediate", "-E", FUZZ])
-        .env("PL_HOST_FUZZ_SECONDS", (minutes * 60).to_string())
-        .env("PL_HOST_FUZZ_SEED", seed.to_string())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .output()
-        .context("cannot start cargo")?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    for line in text.lines().filter_map(|line| line.trim().strip_prefix("fuzzed: ")) {
-        println!("{line}");
-    }
-    if output.status.success() {
-        return Ok(0);
-    }
-    eprintln!("{text}");
-    Ok(1)
 }
 
 /// Results of tests by package and name: true for those that passed.

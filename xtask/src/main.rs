@@ -8,7 +8,7 @@
 //! cargo xtask host …          set up, then pl-host …
 //! cargo xtask test …          set up, then all tests (arguments go to the test runner)
 //! cargo xtask attack …        set up, then the attacks and faults of all parts, or of sandbox, plugins, files, faults
-//! cargo xtask attack fuzz     set up, then a minute of each target of the fuzzer (--minutes N)
+//! cargo xtask attack fuzz     set up, then a minute of each target of the fuzzers (--minutes N, --jobs N), and the table of all rounds
 //! cargo xtask dist            set up, then pack a tarball and a Python wheel into target/dist
 //! cargo xtask toolchains      fetch the tools that build plugins in Rust, Python, JavaScript and C into the cache folder
 //! cargo xtask servers         fetch vLLM and llama.cpp's server, which tests start, into the cache folder (4 GB)
@@ -47,7 +47,7 @@ use crate::cargo::cargo;
 use crate::setup::Libtorch;
 
 const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | \
-     attack [sandbox | plugins | files | faults]… | attack fuzz [--minutes N] | dist | gpu-kit [--dry-run] | toolchains | servers | model NAME | architecture | reproduce NAME [--seeds 1,2,3] [--set KEY=VALUE] [--out DIR] [--table] [--figure FILE.svg] | bench [engine | servers | sandbox]";
+     attack [sandbox | plugins | files | faults]… | attack fuzz [--minutes N] [--jobs N] [--built] | attack fuzz table | dist | gpu-kit [--dry-run] | toolchains | servers | model NAME | architecture | reproduce NAME [--seeds 1,2,3] [--set KEY=VALUE] [--out DIR] [--table] [--figure FILE.svg] | bench [engine | servers | sandbox]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
