@@ -116,7 +116,7 @@ module.exports = grammar({
       ),
 
     // Blocks that stand once, and have no name.
-    lone_kind: (_) => choice('mix', 'sandbox', 'inference', 'devices', 'train'),
+    lone_kind: (_) => choice('mix', 'sandbox', 'inference', 'devices', 'cluster', 'train'),
 
     body: ($) =>
       seq(

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use pl_testing::{Requirement, skip_or_fail};
 
-use crate::support::{assert_equal_runs, pl_host, run, scenario, stderr, stdout, succeed};
+use crate::support::{
+    assert_equal_runs, pl_host, pl_host_without_permissions, repository, run, scenario, stderr, stdout,
+    succeed,
+};
 
 /// Longest time that something is waited for.
 const LONGEST: Duration = Duration::from_secs(120);
@@ -257,6 +260,66 @@ fn a_machine_that_differs_is_told_what_differs() {
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("was not allowed") && message.contains("tests/data/tiny"), "{message}");
+}
+
+/// Returns the settings of a file's `cluster` block for this server.
+fn block_of(nats: &Nats) -> [String; 2] {
+    ["--set".to_owned(), format!("cluster.nats=\"{}\"", nats.url())]
+}
+
+#[test]
+fn a_file_names_its_cluster() {
+    let Some(nats) = Nats::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = scenario("letters/cluster.mas");
+    let block = block_of(&nats);
+    let with_block = |more: &[&str]| -> Vec<String> {
+        block.iter().map(String::as_str).chain(more.iter().copied()).map(str::to_owned).collect()
+    };
+    let start = |out: &Path, more: &[&str]| {
+        let settings = with_block(more);
+        let mut command = run(&file, out, &settings.iter().map(String::as_str).collect::<Vec<_>>());
+        command.env("PL_HOST_ALLOW_ENV", "LETTERS_TOKEN");
+        command
+    };
+    let reference = folder.path().join("one-process");
+    succeed(&mut start(&reference, &["--no-cluster"]));
+    let out = folder.path().join("workers");
+    let mut child = Process::start(&mut start(&out, &[]));
+    let _worker = nats.worker("one");
+    await_step(&out, 2);
+    child.kill();
+    // The run knows its server.
+    let mut resumed = pl_host();
+    resumed.arg("run").arg("--resume").arg(&out).args(["--from-start", "--device", "cpu"]);
+    succeed(&mut resumed);
+    assert!(out.join("cluster.json").is_file() && !reference.join("cluster.json").exists());
+    let differs = |root: &Path| std::fs::read_to_string(root.join("lock.json")).unwrap();
+    assert_ne!(differs(&reference), differs(&out), "the token's variable was allowed to one of them");
+    std::fs::copy(reference.join("lock.json"), out.join("lock.json")).unwrap();
+    assert_equal_runs(&reference, &out, "a cluster of the file");
+}
+
+#[test]
+fn a_cluster_of_a_file_is_contacted_with_permission_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let mut command = pl_host_without_permissions();
+    command.env("PL_HOST_ALLOW_READ", repository());
+    command.arg("run").arg(scenario("letters/cluster.mas")).arg("--out").arg(&out).args(["--device", "cpu"]);
+    let output = command.output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("the run and its tasks are sent to nats://127.0.0.1:4222"), "{message}");
+    assert!(message.contains("--allow-net=127.0.0.1:4222 --allow-env=LETTERS_TOKEN"), "{message}");
+    assert!(!out.exists());
+    let mut plan = pl_host_without_permissions();
+    plan.env("PL_HOST_ALLOW_READ", repository());
+    let listed = stdout(&succeed(plan.arg("plan").arg(scenario("letters/cluster.mas"))));
+    assert!(
+        listed.contains("the run and its tasks are sent to nats://127.0.0.1:4222, NOT ALLOWED"),
+        "{listed}"
+    );
 }
 
 #[test]

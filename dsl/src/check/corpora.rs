@@ -36,7 +36,7 @@ impl Resolver<'_, '_, '_> {
             }
             CorpusSource::Server(RetrievalServer {
                 address: source,
-                key_variable: self.key_variable(&own)?,
+                key_variable: self.variable(&own, "key_variable")?,
                 timeout: own.duration("timeout")?,
                 retries: own.integer("retries")?,
             })

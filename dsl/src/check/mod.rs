@@ -1,6 +1,7 @@
 //! Checking: from the syntax tree to the checked workflow.
 
 mod block;
+mod cluster;
 mod condition;
 mod corpora;
 mod designers;

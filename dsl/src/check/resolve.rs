@@ -96,6 +96,7 @@ impl Resolver<'_, '_, '_> {
         }
         self.server_policies(&policies, &resolved_policies, &resolved_servers, &resolved_agents);
         self.sleeping_servers(&servers, &resolved_servers, train.as_ref().and_then(Option::as_ref));
+        let cluster = self.cluster(file, &resolved_policies, &designers, &scenarios.list);
         let evaluations = self.evaluations(file, &scenarios, &agents, &policies);
         self.unused_servers(&servers, &resolved_policies);
         self.unused_corpora(&corpora, &scenarios);
@@ -135,6 +136,7 @@ impl Resolver<'_, '_, '_> {
             scenarios: scenarios.list.into_iter().collect::<Option<_>>()?,
             sandbox: sandbox?,
             inference: inference?,
+            cluster: cluster?,
             train: match train {
                 Some(train) => Some(train?),
                 None => None,

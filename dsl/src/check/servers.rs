@@ -29,7 +29,7 @@ impl Resolver<'_, '_, '_> {
                 "openai" => ServerKind::OpenAi,
                 _ => ServerKind::Vllm,
             },
-            key_variable: self.key_variable(&own)?,
+            key_variable: self.variable(&own, "key_variable")?,
             timeout: own.duration("timeout")?,
             connections: own.integer("connections")?,
             retries: own.integer("retries")?,
@@ -38,13 +38,13 @@ impl Resolver<'_, '_, '_> {
         })
     }
 
-    /// Returns the environment variable with the key of a server, if it has one. An invalid name is reported.
-    pub(super) fn key_variable(&mut self, own: &BlockSettings) -> Option<Option<String>> {
-        let Some(name) = own.text("key_variable") else { return Some(None) };
+    /// Returns the environment variable that a setting names, if it is written. An invalid name is reported.
+    pub(super) fn variable(&mut self, own: &BlockSettings, key: &str) -> Option<Option<String>> {
+        let Some(name) = own.text(key) else { return Some(None) };
         if is_variable(name) {
             return Some(Some(name.to_owned()));
         }
-        if let Some(location) = own.location("key_variable") {
+        if let Some(location) = own.location(key) {
             let message = format!("`{name}` is not the name of an environment variable");
             self.reports
                 .error(DiagnosticCode::BadSetting, location, message, "")
@@ -264,11 +264,16 @@ pub fn is_variable(name: &str) -> bool {
 
 /// Checks the form of an address: `http://HOST:PORT`, possibly with a path.
 pub(super) fn check_address(address: &str) -> Result<(), String> {
+    check_uri(address, ["http", "https"])
+}
+
+/// Checks the form of an address with one of two schemes.
+pub(super) fn check_uri(address: &str, [plain, encrypted]: [&str; 2]) -> Result<(), String> {
     let uri: http::Uri = address.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
     match uri.scheme_str() {
-        Some("http" | "https") => {}
-        Some(other) => return Err(format!("`{other}` is neither `http` nor `https`")),
-        None => return Err("it doesn't begin with `http://` or `https://`".to_owned()),
+        Some(scheme) if scheme == plain || scheme == encrypted => {}
+        Some(other) => return Err(format!("`{other}` is neither `{plain}` nor `{encrypted}`")),
+        None => return Err(format!("it doesn't begin with `{plain}://` or `{encrypted}://`")),
     }
     match uri.authority() {
         Some(authority) if authority.as_str().contains('@') => {

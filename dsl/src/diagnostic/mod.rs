@@ -52,7 +52,7 @@ codes! {
     OutOfRange = "MAS0011", "A value is outside its range.";
     UnknownName = "MAS0012", "A name is not declared.";
     UnknownChoice = "MAS0013", "A value is not one of the words that the setting accepts.";
-    NotSupported = "MAS0014", "This part of the language is not supported yet.";
+    NotSupported = "MAS0014", "Parts of the language can't be used together yet.";
     Reserved = "MAS0015", "The name is reserved.";
     PluginFailed = "MAS0016", "A plugin can't be loaded.";
     UnknownItem = "MAS0017", "The plugin offers no such item.";

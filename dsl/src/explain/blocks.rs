@@ -112,6 +112,11 @@ impl BlockKind {
                  both use the whole machine. Rollouts and training that overlap (`schedule = one_step_off`, `async`) then \
                  don't take each other's time. A policy may have others in a `devices { … }` of its own."
             }
+            BlockKind::Cluster => {
+                "The NATS server through which other machines play the episodes of `run`: each runs `pl-host worker`. \
+                 Optional; without it, one process does everything. Results don't depend on it. `run --nats`, \
+                 `--local-cluster` and `--no-cluster` take precedence; commands other than `run` and `sweep` ignore it."
+            }
             BlockKind::Train => {
                 "Training of the policies. A file without it can be played and evaluated. The settings of the \
                  objective and of the optimiser are defaults: a policy may have others in a `train { … }` of its own."

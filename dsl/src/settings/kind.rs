@@ -149,9 +149,7 @@ impl fmt::Display for SettingKind {
             SettingKind::Boolean => f.write_str("`true` or `false`"),
             SettingKind::Text => f.write_str("text in quotes"),
             SettingKind::Texts => f.write_str("a list of texts such as `[\"###\"]`"),
-            SettingKind::Addresses => {
-                f.write_str("an address such as `\"http://10.0.0.1:8000\"`, or a list of them")
-            }
+            SettingKind::Addresses => f.write_str("an address in quotes, or a list of them"),
             SettingKind::Devices => {
                 f.write_str("a device such as `\"cpu:0\"` or `\"cuda:0\"`, or a list of them")
             }

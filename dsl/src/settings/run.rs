@@ -219,6 +219,45 @@ pub(super) const RUN: &[Setting] = &[
          different models may have different cores; all that train on a GPU use the same one.",
     ),
     setting(
+        B::Cluster,
+        "nats",
+        SettingKind::Addresses,
+        DefaultValue::Required,
+        "Address of the NATS server with JetStream, `nats://HOST:4222`, or a list of the servers of one NATS cluster. \
+         `tls://HOST:4222` insists on encryption. The user must allow each (`--allow-net`). `run --nats` names another.",
+    ),
+    setting(
+        B::Cluster,
+        "credentials",
+        SettingKind::Path,
+        DefaultValue::Absent("the server asks for none, or for a token"),
+        "File with the credentials for the NATS server: the JWT and nkey of a user (`.creds`), or an nkey alone (`.nk`), \
+         which `pl-host cluster config` makes. Its key never leaves this machine: it signs what the server asks.",
+    ),
+    setting(
+        B::Cluster,
+        "token_variable",
+        SettingKind::Text,
+        DefaultValue::Absent("no token is sent"),
+        "Environment variable with the token of a NATS server that asks for one, which the user must allow (`--allow-env`). \
+         Without `tls://`, it crosses the network readably.",
+    ),
+    setting(
+        B::Cluster,
+        "authorities",
+        SettingKind::Path,
+        DefaultValue::Absent("those that this machine trusts"),
+        "Certificates (PEM) of authorities that vouch for the NATS server, besides those that this machine trusts.",
+    ),
+    setting(
+        B::Cluster,
+        "lease",
+        SettingKind::Duration { min: seconds(1), max: seconds(86_400) },
+        DefaultValue::Duration(seconds(30)),
+        "Time after which the tasks of a worker that is gone are played by another. 30s by default: a worker that plays \
+         says so three times in that time, and a slow network may lose one of them. It affects speed, not results.",
+    ),
+    setting(
         B::Train,
         "rollout",
         SettingKind::Choice(ROLLOUTS),

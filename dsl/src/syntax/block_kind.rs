@@ -37,6 +37,8 @@ pub enum BlockKind {
     Inference,
     /// `devices { … }`
     Devices,
+    /// `cluster { … }`
+    Cluster,
     /// `train { … }`
     Train,
     /// `evaluate NAME { … }`
@@ -88,6 +90,7 @@ impl BlockKind {
         BlockKind::Sandbox,
         BlockKind::Inference,
         BlockKind::Devices,
+        BlockKind::Cluster,
         BlockKind::Train,
         BlockKind::Evaluate,
     ];
@@ -112,6 +115,7 @@ impl BlockKind {
             BlockKind::Sandbox => "sandbox",
             BlockKind::Inference => "inference",
             BlockKind::Devices | BlockKind::PolicyDevices => "devices",
+            BlockKind::Cluster => "cluster",
             BlockKind::Train | BlockKind::PolicyTrain => "train",
             BlockKind::Evaluate => "evaluate",
             BlockKind::Lora => "lora",
@@ -184,6 +188,7 @@ impl BlockKind {
                 | BlockKind::Sandbox
                 | BlockKind::Inference
                 | BlockKind::Devices
+                | BlockKind::Cluster
                 | BlockKind::Train
                 | BlockKind::Lora
                 | BlockKind::PolicyTrain
@@ -239,6 +244,7 @@ impl BlockKind {
             BlockKind::Sandbox => "sandbox { … }",
             BlockKind::Inference => "inference { … }",
             BlockKind::Devices | BlockKind::PolicyDevices => "devices { … }",
+            BlockKind::Cluster => "cluster { nats = \"nats://HOST:4222\" }",
             BlockKind::Train | BlockKind::PolicyTrain => "train { … }",
             BlockKind::Evaluate => "evaluate NAME { … }",
             BlockKind::Lora => "lora { … }",

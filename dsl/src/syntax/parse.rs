@@ -19,9 +19,6 @@ use crate::diagnostic::spelling::{nearest, suggest};
 use crate::source::Location;
 use crate::source::Span;
 
-/// Blocks that later versions of the language will have.
-const RESERVED: [&str; 1] = ["cluster"];
-
 /// Parses one file. A statement with a syntax error is reported and left out; a block with an error in its head is kept
 /// without `sound`, so that its name is still known. `text` may hold other files besides.
 pub(crate) fn parse(text: &str, file: Range<usize>, namespace: NamespaceId, reports: &mut Reports) -> File {
@@ -131,12 +128,6 @@ impl<'t> Reader<'t, '_, '_> {
                 .help(format!("write it between the braces of a {outer}: `{word} {{ … }}`"));
             return None;
         }
-        if RESERVED.contains(&word) {
-            self.reports
-                .error(DiagnosticCode::NotSupported, keyword, format!("`{word}` is not supported yet"), "")
-                .help("remove the block");
-            return None;
-        }
         let words = || BlockKind::TOP.iter().map(|kind| kind.keyword());
         self.reports
             .error(DiagnosticCode::UnknownBlock, keyword, format!("there is no block `{word}`"), "")
@@ -165,6 +156,7 @@ impl<'t> Reader<'t, '_, '_> {
             | BlockKind::Sandbox
             | BlockKind::Inference
             | BlockKind::Devices
+            | BlockKind::Cluster
             | BlockKind::Train
             | BlockKind::Lora
             | BlockKind::PolicyTrain

@@ -1,6 +1,7 @@
 //! The checked workflow: a `.mas` file with names resolved to indices, defaults filled in, and values within their ranges.
 //! Serialised, it is the `workflow.json` of a run folder.
 
+mod cluster;
 mod condition;
 mod corpus;
 mod designer;
@@ -10,6 +11,7 @@ pub mod objective;
 mod server;
 mod tasks;
 
+pub use cluster::Cluster;
 pub use corpus::{Corpus, CorpusSource, PassageFile, RetrievalServer};
 pub use designer::{Designer, ExecutorGroups, Palette};
 pub use devices::{DeviceSet, Devices};
@@ -47,6 +49,9 @@ pub struct Workflow {
     pub scenarios: Vec<Scenario>,
     pub sandbox: Sandbox,
     pub inference: Inference,
+    /// `None` if one process does everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<Cluster>,
     /// A file without a `train` block can be played and evaluated.
     pub train: Option<Train>,
     pub evaluations: Vec<Evaluation>,

@@ -38,7 +38,7 @@ impl App {
 
     /// Opens a workflow that is going to be played: what it needs of the machine must be allowed, or the user is asked.
     pub fn open_to_play(&self, source: &WorkflowArgs) -> Result<CheckedWorkflow, CommandError> {
-        let checked = self.open_with_consent(&source.file, &source.given.all()?)?;
+        let checked = self.open_with_consent(&source.file, &source.given.all()?)?.without_cluster();
         self.with_consent(|| checked.require_permissions())?;
         Ok(checked)
     }

@@ -57,6 +57,8 @@ impl Connection {
                 }
                 std::future::ready(())
             })
+            // Only servers that the user has named.
+            .ignore_discovered_servers()
             .connection_timeout(Duration::from_secs(5))
             .request_timeout(Some(Duration::from_secs(5)))
             .reconnect_delay_callback(|attempts| LONGEST_PAUSE.min(FIRST_PAUSE * attempts.min(100) as u32));

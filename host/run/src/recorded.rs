@@ -58,7 +58,7 @@ pub(crate) fn open_recorded(
     }
     let trusted = trust || is_own(run);
     let given = stored.given(run, &lock, trusted, &[]).with_files(plugins.values());
-    let mut checked = stored.open(host, run, given)?;
+    let mut checked = stored.open(host, run, given)?.without_cluster();
     if trust {
         checked.allow_wants();
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// Settings that may change, as messages name them.
 const CHANGEABLE: &str = "train.steps, train.checkpoint_every, train.keep_checkpoints, train.episodes, \
-                          train.token_budget, train.gradient_checkpointing, train.record_tokens, inference.*, devices.*, \
+                          train.token_budget, train.gradient_checkpointing, train.record_tokens, inference.*, devices.*, cluster.*, \
                           evaluate.every and .limit, sandbox.workers and .isolation, the sandbox's runtime, endpoints, \
                           certificates and jobs_per_worker, and the addresses, \
                           key_variable, timeout, connections, retries, hedge_after and sleep of servers, also of those of corpora";
@@ -48,6 +48,7 @@ pub(crate) fn copy_changeable_settings(from: &Workflow, to: &mut Workflow) {
     // Params act only through settings.
     to.params.clone_from(&from.params);
     to.inference = from.inference.clone();
+    to.cluster.clone_from(&from.cluster);
     for (from, to) in from.policies.iter().zip(&mut to.policies) {
         to.devices.clone_from(&from.devices);
     }

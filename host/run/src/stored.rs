@@ -123,6 +123,7 @@ impl StoredWorkflow {
             overrides,
             warnings,
             places: Places::default(),
+            ignores_cluster: false,
             plugins,
         })
     }

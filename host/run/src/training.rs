@@ -68,8 +68,8 @@ pub struct RunOptions {
     pub seed: u64,
     /// Run folder whose updates' tasks are repeated.
     pub replay_schedule: Option<PathBuf>,
-    /// Other machines that play the episodes. `None` for this process.
-    pub cluster: Option<ClusterOptions>,
+    /// Other machines that play the episodes.
+    pub cluster: ClusterOptions,
 }
 
 /// Options of a resumed run.
@@ -84,8 +84,8 @@ pub struct ResumeOptions {
     pub replay_schedule: Option<PathBuf>,
     /// Allows a run folder of somebody else to use the components, folders and hosts that it names.
     pub trust: bool,
-    /// Other machines that play the episodes. `None` for this process.
-    pub cluster: Option<ClusterOptions>,
+    /// Other machines that play the episodes.
+    pub cluster: ClusterOptions,
 }
 
 /// Training run that is ready to start or to continue.
@@ -145,7 +145,7 @@ impl<'h> TrainingRun<'h> {
         keep_adapters(&session, &folder)?;
         let (earlier, state) = (Vec::new(), LoopState::default());
         let place = (folder.root(), state.step);
-        let cluster = cluster_of(host, checked, &session, (&stored, &lock), place, options.cluster.as_ref())?;
+        let cluster = cluster_of(host, checked, &session, (&stored, &lock), place, &options.cluster)?;
         Ok(TrainingRun { host, train, session, schedule, order, earlier, rollouts, folder, state, cluster })
     }
 
@@ -168,7 +168,7 @@ impl<'h> TrainingRun<'h> {
         let trusted = options.trust || is_own(root);
         if !trusted {
             let given = stored.given(root, &lock, trusted, &options.overrides);
-            require_trust(root, &stored.clone().open(host, root, given)?)?;
+            require_trust(root, &with_cluster_of(&options.cluster, stored.clone().open(host, root, given)?))?;
         }
         let checkpoint = newest(&RunFolder::checkpoints(root))?;
         if checkpoint.is_none() {
@@ -185,7 +185,7 @@ impl<'h> TrainingRun<'h> {
             change_settings(host, root, &mut stored, overrides, &state, given)?;
         }
         let given = stored.given(root, &lock, trusted, overrides);
-        let mut checked = stored.clone().open(host, root, given)?;
+        let mut checked = with_cluster_of(&options.cluster, stored.clone().open(host, root, given)?);
         if options.trust {
             checked.allow_wants();
         }
@@ -235,8 +235,7 @@ impl<'h> TrainingRun<'h> {
         rollouts.keep_traces(folder.traces());
         keep_adapters(&session, &folder)?;
         let place = (folder.root(), state.step);
-        let cluster =
-            cluster_of(host, &checked, &session, (&stored, &lock), place, options.cluster.as_ref())?;
+        let cluster = cluster_of(host, &checked, &session, (&stored, &lock), place, &options.cluster)?;
         host.notify(Notice::Resumed { step: state.step });
         Ok(TrainingRun { host, train, session, schedule, order, earlier, rollouts, folder, state, cluster })
     }
@@ -270,6 +269,11 @@ impl<'h> TrainingRun<'h> {
     }
 }
 
+/// Ignores a workflow's `cluster` block if the user has chosen another server, or none.
+fn with_cluster_of(options: &ClusterOptions, checked: CheckedWorkflow) -> CheckedWorkflow {
+    if options.server.is_of_workflow() { checked } else { checked.without_cluster() }
+}
+
 /// Lets workers play the episodes of a run, if the user wants it.
 fn cluster_of(
     host: &Host,
@@ -277,10 +281,9 @@ fn cluster_of(
     session: &Session,
     started: (&StoredWorkflow, &Lock),
     place: (&Path, u64),
-    options: Option<&ClusterOptions>,
+    options: &ClusterOptions,
 ) -> Result<Option<Arc<ClusterRun>>, Error> {
-    let start = |options| ClusterRun::start(host, checked, session, started, place, options).map(Arc::new);
-    options.map(start).transpose()
+    Ok(ClusterRun::start(host, checked, session, started, place, options)?.map(Arc::new))
 }
 
 /// Returns the schedule of a run: each learner has the staleness of its policies.

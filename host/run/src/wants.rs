@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pl_dsl::workflow::{CorpusSource, RetrievalServer, Tasks, Workflow};
+use pl_dsl::workflow::{Cluster, CorpusSource, RetrievalServer, Tasks, Workflow};
 use pl_dsl::{BlockKind, Places};
 use pl_sandbox::default_endpoint;
 use pl_wasm::AllowedHost;
@@ -12,9 +12,11 @@ use crate::locate;
 use crate::permissions::{Access, Want};
 use crate::plugins::PluginCatalog;
 
-/// Returns what a workflow in `folder` needs, block by block, without what stands on the command line.
+/// Returns what a workflow in `folder` needs, block by block, without what stands on the command line. `cluster` is the block
+/// of that name, if it is used.
 pub(crate) fn wants(
     workflow: &Workflow,
+    cluster: Option<&Cluster>,
     folder: &Path,
     places: &Places,
     catalog: &PluginCatalog,
@@ -29,6 +31,9 @@ pub(crate) fn wants(
     found.corpora();
     found.servers();
     found.sandbox();
+    if let Some(cluster) = cluster {
+        found.cluster(cluster);
+    }
     found.wants
 }
 
@@ -182,6 +187,25 @@ impl Collector<'_> {
         if let Some(path) = &docker.certificates {
             let folder = self.folder.join(path);
             self.read(&folder, path, setting("certificates"), "the sandbox reads certificates in");
+        }
+    }
+
+    fn cluster(&mut self, cluster: &Cluster) {
+        let setting = |key| (BlockKind::Cluster, "", key);
+        for address in &cluster.nats {
+            let purpose = format!("the run and its tasks are sent to {address}");
+            self.add(Access::net(address), address, Some(setting("nats")), purpose);
+        }
+        let credentials = (&cluster.credentials, "credentials", "the cluster's credentials are read from");
+        let authorities = (&cluster.authorities, "authorities", "the cluster's authorities are read from");
+        for (path, key, purpose) in [credentials, authorities] {
+            if let Some(path) = path {
+                self.read(&self.folder.join(path), path, Some(setting(key)), purpose);
+            }
+        }
+        if let Some(name) = &cluster.token_variable {
+            let purpose = format!("the token of the cluster is in {name}");
+            self.add(Access::Env(name.clone()), name, Some(setting("token_variable")), purpose);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pl_dsl::workflow::{Corpus, Model, Tasks, Workflow};
+use pl_dsl::workflow::{Cluster, Corpus, Model, Tasks, Workflow};
 use pl_dsl::{Override, Places, Source};
 use pl_plugin::Services;
 use pl_rollout::{TaskFile, TaskSource};
@@ -35,6 +35,8 @@ pub struct CheckedWorkflow {
     pub warnings: Diagnostics,
     /// Places of settings in the file. None in a run folder.
     pub(crate) places: Places,
+    /// True if its `cluster` block has no effect on what is done with it.
+    pub(crate) ignores_cluster: bool,
     pub plugins: PluginCatalog,
 }
 
@@ -80,12 +82,32 @@ impl CheckedWorkflow {
                 data::check_name(name).map_err(Error::LocateTasks)?;
             }
         }
-        Ok(CheckedWorkflow { workflow, text: source.text, folder, overrides, warnings, places, plugins })
+        Ok(CheckedWorkflow {
+            workflow,
+            text: source.text,
+            folder,
+            overrides,
+            warnings,
+            places,
+            ignores_cluster: false,
+            plugins,
+        })
     }
 
     /// Returns what the workflow needs beyond its own folder, allowed or not, without what stands on the command line.
     pub fn wants(&self) -> Vec<Want> {
-        wants(&self.workflow, &self.folder, &self.places, &self.plugins)
+        wants(&self.workflow, self.cluster(), &self.folder, &self.places, &self.plugins)
+    }
+
+    /// Ignores the `cluster` block, and what it needs: episodes are played by this process, or by machines that the user has
+    /// named.
+    pub fn without_cluster(self) -> CheckedWorkflow {
+        CheckedWorkflow { ignores_cluster: true, ..self }
+    }
+
+    /// Returns the `cluster` block, if it has an effect.
+    pub(crate) fn cluster(&self) -> Option<&Cluster> {
+        self.workflow.cluster.as_ref().filter(|_| !self.ignores_cluster)
     }
 
     /// Checks that the user has allowed all that the workflow needs.

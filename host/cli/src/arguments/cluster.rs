@@ -33,6 +33,7 @@ pub struct AccessArgs {
 #[derive(Args, Clone)]
 pub struct ClusterRunArgs {
     /// NATS server (with JetStream) through which workers play the episodes: `pl-host worker --nats URL` on any machine
+    /// [default: that of the workflow's `cluster` block]
     #[arg(long, value_name = "URL", conflicts_with = "local_cluster")]
     pub nats: Option<String>,
     #[command(flatten)]
@@ -40,9 +41,12 @@ pub struct ClusterRunArgs {
     /// Start a NATS server and N workers on this machine, which end with the run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub local_cluster: Option<u32>,
-    /// Seconds after which the tasks of a worker that is gone are played by another
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86400))]
-    pub lease: u64,
+    /// Play in this process, although the workflow has a `cluster` block
+    #[arg(long, conflicts_with_all = ["nats", "local_cluster"])]
+    pub no_cluster: bool,
+    /// Seconds after which the tasks of a worker that is gone are played by another [default: `cluster.lease`, or 30]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub lease: Option<u64>,
 }
 
 #[derive(Args)]

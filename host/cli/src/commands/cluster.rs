@@ -31,17 +31,21 @@ pub fn address(url: &str, access: &AccessArgs) -> ServerAddress {
     ServerAddress { url: url.to_owned(), credentials, authorities, token }
 }
 
-/// Returns the cluster that the arguments of a run name. `None` if this process plays its episodes.
+/// Returns the cluster that the arguments of a run name.
 ///
 /// # Errors
 /// If the path of this program is not known.
-pub fn options(arguments: &ClusterRunArgs, worker: &[&str]) -> Result<Option<ClusterOptions>, CommandError> {
+pub fn options(arguments: &ClusterRunArgs, worker: &[&str]) -> Result<ClusterOptions, CommandError> {
     let server = match (&arguments.nats, arguments.local_cluster) {
+        _ if arguments.no_cluster => ClusterServer::None,
         (Some(url), _) => ClusterServer::Address(address(url, &arguments.access)),
         (None, Some(workers)) => ClusterServer::Local { workers, commands: attached_commands(worker)? },
-        (None, None) => return Ok(None),
+        (None, None) => {
+            let AccessArgs { nats_credentials: credentials, nats_ca: authorities } = arguments.access.clone();
+            ClusterServer::Workflow { credentials, authorities }
+        }
     };
-    Ok(Some(ClusterOptions { server, lease: Duration::from_secs(arguments.lease) }))
+    Ok(ClusterOptions { server, lease: arguments.lease.map(Duration::from_secs) })
 }
 
 fn attached_commands(worker: &[&str]) -> Result<AttachedCommands, CommandError> {

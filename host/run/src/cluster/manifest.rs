@@ -54,6 +54,8 @@ pub(super) fn collect(
     let mut stored = stored.clone();
     let mut files = Vec::new();
     let workflow = &mut stored.workflow;
+    // A worker was told the server, and has credentials of its own.
+    workflow.cluster = None;
     for plugin in &mut workflow.plugins {
         if let Some(written) = &mut plugin.path {
             let located = locate::plugin(checked.plugins.reads(), &checked.folder, written);

@@ -1,29 +1,100 @@
 //! Options of coordinators and workers.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pl_cluster::ServerAddress;
 use tch::Device;
 
+use crate::error::Error;
+use crate::workflow::CheckedWorkflow;
+
 /// Environment variable with the token of a NATS server that asks for one.
 pub const TOKEN_VARIABLE: &str = "PL_HOST_NATS_TOKEN";
 
+/// Lease of a run whose workflow has no `cluster` block: as long as that of one that has.
+const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+
 /// Other machines that play the episodes of a run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ClusterOptions {
     pub server: ClusterServer,
-    /// Time after which the tasks of a worker that is gone are played by another.
-    pub lease: Duration,
+    /// Time after which the tasks of a worker that is gone are played by another. `None` for that of the workflow's `cluster`
+    /// block, or 30 seconds.
+    pub lease: Option<Duration>,
 }
 
 /// Server between the machines.
 #[derive(Debug, Clone)]
 pub enum ClusterServer {
+    /// The server of the workflow's `cluster` block, with other credentials and authorities if they are given. Without the
+    /// block, one process plays.
+    Workflow { credentials: Option<PathBuf>, authorities: Option<PathBuf> },
+    /// None: one process plays.
+    None,
     /// A server that runs. Workers join by themselves.
     Address(ServerAddress),
     /// A server and workers that are started on this machine, and that end with the run.
     Local { workers: u32, commands: AttachedCommands },
+}
+
+impl Default for ClusterServer {
+    fn default() -> ClusterServer {
+        ClusterServer::Workflow { credentials: None, authorities: None }
+    }
+}
+
+impl ClusterServer {
+    /// Returns true if the workflow's `cluster` block has an effect.
+    pub fn is_of_workflow(&self) -> bool {
+        matches!(self, ClusterServer::Workflow { .. })
+    }
+}
+
+/// Server of a run that other machines play.
+pub(super) enum RunServer {
+    Address(ServerAddress),
+    Local { workers: u32, commands: AttachedCommands },
+}
+
+impl ClusterOptions {
+    /// Returns the server of a run. `None` if one process plays.
+    ///
+    /// # Errors
+    /// If the workflow may not read its credentials or authorities.
+    pub(super) fn server_of(&self, checked: &CheckedWorkflow) -> Result<Option<RunServer>, Error> {
+        Ok(match &self.server {
+            ClusterServer::None => None,
+            ClusterServer::Address(address) => Some(RunServer::Address(address.clone())),
+            ClusterServer::Local { workers, commands } => {
+                Some(RunServer::Local { workers: *workers, commands: commands.clone() })
+            }
+            ClusterServer::Workflow { credentials, authorities } => {
+                let Some(cluster) = checked.cluster() else { return Ok(None) };
+                let file = |given: &Option<PathBuf>, written: &Option<String>| match (given, written) {
+                    (Some(given), _) => Ok::<_, Error>(Some(given.clone())),
+                    (None, Some(written)) => {
+                        let path = checked.folder.join(written);
+                        checked.check_read(&path).map_err(Error::NotRead)?;
+                        Ok(Some(path))
+                    }
+                    (None, None) => Ok(None),
+                };
+                Some(RunServer::Address(ServerAddress {
+                    url: cluster.nats.join(","),
+                    credentials: file(credentials, &cluster.credentials)?,
+                    authorities: file(authorities, &cluster.authorities)?,
+                    token: cluster.token_variable.as_ref().and_then(|name| std::env::var(name).ok()),
+                }))
+            }
+        })
+    }
+
+    /// Returns the time after which the tasks of a worker that is gone are played by another.
+    pub(super) fn lease_of(&self, checked: &CheckedWorkflow) -> Duration {
+        self.lease.or_else(|| checked.cluster().map(|cluster| cluster.lease)).unwrap_or(DEFAULT_LEASE)
+    }
 }
 
 /// Commands of this program for processes of a local cluster.

@@ -22,7 +22,7 @@ use super::leased_team::LeasedTeam;
 use super::leased_weights::LeasedWeights;
 use super::local::LocalCluster;
 use super::manifest;
-use super::options::{ClusterOptions, ClusterServer};
+use super::options::{ClusterOptions, RunServer};
 use super::task::Team;
 use super::weights::{self, ModelFormats};
 
@@ -50,7 +50,8 @@ pub(crate) struct ClusterRun {
 }
 
 impl ClusterRun {
-    /// Starts the coordinator of a run, after `step` finished steps, and lets workers join.
+    /// Starts the coordinator of a run, after `step` finished steps, and lets workers join. Returns `None` if this process
+    /// plays.
     ///
     /// # Errors
     /// If the server fails, the workflow has something that workers can't have, or a file can't be read.
@@ -61,20 +62,21 @@ impl ClusterRun {
         (stored, lock): (&StoredWorkflow, &Lock),
         (root, step): (&Path, u64),
         options: &ClusterOptions,
-    ) -> Result<ClusterRun, Error> {
+    ) -> Result<Option<ClusterRun>, Error> {
+        let Some(server) = options.server_of(checked)? else { return Ok(None) };
         let manifest = manifest::collect(checked, stored, lock)?;
         let run = name_of(root)?;
-        let (address, mut local) = match &options.server {
-            ClusterServer::Address(address) => (address.clone(), None),
-            ClusterServer::Local { workers, commands } => {
-                let local = LocalCluster::start(&root.join(LOCAL), *workers, commands.clone())
-                    .map_err(Error::cluster)?;
+        let (address, mut local) = match server {
+            RunServer::Address(address) => (address, None),
+            RunServer::Local { workers, commands } => {
+                let local =
+                    LocalCluster::start(&root.join(LOCAL), workers, commands).map_err(Error::cluster)?;
                 (local.address().clone(), Some(local))
             }
         };
         let starting = async {
             let connection = Connection::open(&address, &format!("pl-host run {run}")).await?;
-            let settings = CoordinatorOptions { run: run.clone(), lease: options.lease };
+            let settings = CoordinatorOptions { run: run.clone(), lease: options.lease_of(checked) };
             let coordinator = Coordinator::start(&connection, &settings).await?;
             let mut files = Vec::new();
             for file in manifest.files {
@@ -92,13 +94,13 @@ impl ClusterRun {
         if let Some(local) = &mut local {
             local.start_workers(&run).map_err(Error::cluster)?;
         }
-        Ok(ClusterRun {
+        Ok(Some(ClusterRun {
             coordinator,
             formats: ModelFormats::of(&session.trainer),
             runtime: host.handle(),
             forgotten: Mutex::new(step),
             _local: local,
-        })
+        }))
     }
 
     /// Stores the weights of a learner and announces them.

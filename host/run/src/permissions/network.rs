@@ -16,6 +16,7 @@ pub(super) fn host_and_port(address: &str) -> String {
     let port = match scheme.to_ascii_lowercase().as_str() {
         "https" => Some(443),
         "http" => Some(80),
+        "nats" | "tls" => Some(4222),
         _ => None,
     };
     match (split_port(&authority), port) {

@@ -32,7 +32,8 @@ pub(super) fn validate(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
         CorpusSource::File(_) => None,
     });
     let servers = workflow.servers.iter().filter_map(|server| server.key_variable.as_ref());
-    if let Some(name) = servers.chain(corpora).find(|name| !is_variable(name)) {
+    let cluster = workflow.cluster.iter().filter_map(|cluster| cluster.token_variable.as_ref());
+    if let Some(name) = servers.chain(corpora).chain(cluster).find(|name| !is_variable(name)) {
         return Err(InvalidWorkflow::Variable { name: name.clone() });
     }
     for agent in &workflow.agents {

@@ -65,6 +65,39 @@ fn everything_beyond_the_folder_is_listed_with_its_line() {
 }
 
 #[test]
+fn a_cluster_needs_a_permission_where_it_is_used() {
+    let more = "cluster { nats = [\"nats://10.0.0.2\", \"tls://other:4223\"]; credentials = \"/run.nk\"\n\
+                authorities = \"/ca.pem\" }\n";
+    let workflow = Workflow::new("tree-l2.mas", more);
+    let host = host_with(&[components(), model()]);
+    let refused = |host: &Host| {
+        let checked = CheckedWorkflow::open(host, &workflow.file, &[]).unwrap();
+        let Err(Error::NotAllowed { wants, .. }) = checked.require_permissions() else {
+            panic!("it is allowed")
+        };
+        checked.without_cluster().require_permissions().unwrap();
+        wants.into_iter().map(|want| want.purpose).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        refused(&host),
+        [
+            "the run and its tasks are sent to nats://10.0.0.2",
+            "the run and its tasks are sent to tls://other:4223",
+            "the cluster's credentials are read from /run.nk",
+            "the cluster's authorities are read from /ca.pem",
+        ]
+    );
+    let allowed = [
+        components(),
+        model(),
+        Access::net("10.0.0.2:4222"),
+        Access::net("other"),
+        Access::read(Path::new("/run.nk")),
+    ];
+    assert_eq!(refused(&host_with(&allowed)), ["the cluster's authorities are read from /ca.pem"]);
+}
+
+#[test]
 fn what_stands_on_the_command_line_needs_no_permission() {
     let workflow = Workflow::new("tree-l2.mas", "");
     let model = repository().join("tests/data/tiny");

@@ -1,0 +1,24 @@
+//! Other machines that play the episodes of a run.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `cluster { nats = "nats://host:4222"; credentials = "run.creds" }`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Cluster {
+    /// Addresses of the servers of one NATS cluster.
+    pub nats: Vec<String>,
+    /// File with the credentials for the servers, relative to the workflow file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<String>,
+    /// Environment variable with the token of the servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_variable: Option<String>,
+    /// File with the certificates of authorities that vouch for the servers, relative to the workflow file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorities: Option<String>,
+    /// Time after which the tasks of a worker that is gone are played by another.
+    pub lease: Duration,
+}
