@@ -301,6 +301,58 @@ fn a_file_names_its_cluster() {
 }
 
 #[test]
+fn each_role_has_a_key_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let mut config = pl_host();
+    config.args(["cluster", "config", &path("config"), "--store", &path("store")]);
+    config.args(["--listen", &format!("127.0.0.1:{port}")]);
+    let written = stdout(&succeed(&mut config));
+    assert!(written.starts_with("nats-server -c "), "{written}");
+    let again = config.output().unwrap();
+    assert!(!again.status.success() && stderr(&again).contains("File exists"), "{}", stderr(&again));
+    if Nats::start().is_none() {
+        return;
+    }
+    let mut server = Command::new("nats-server");
+    let _server = Process::start(server.args(["-c", &path("config/nats.conf")]));
+    await_that("the server listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let url = format!("nats://127.0.0.1:{port}");
+    let file = scenario("letters/flat-l3.mas");
+    let out = folder.path().join("workers");
+    let start = |out: &Path, key: &str| {
+        let mut command = run(&file, out, &[]);
+        command.args(["--nats", &url, "--nats-credentials", &path(&format!("config/{key}"))]);
+        command
+    };
+    let refused = start(&folder.path().join("refused"), "worker.nk").output().unwrap();
+    let message = stderr(&refused);
+    assert!(!refused.status.success(), "{message}");
+    assert!(message.contains("refuses these credentials") && message.contains("run.nk"), "{message}");
+    let mut worker = pl_host();
+    worker.args([
+        "worker",
+        "--nats",
+        &url,
+        "--nats-credentials",
+        &path("config/worker.nk"),
+        "--device",
+        "cpu",
+    ]);
+    let _workers = [Process::start(worker.args(["--name", "one"]))];
+    let reference = one_process(folder.path(), &file, &[]);
+    let child = Process::start(&mut start(&out, "run.nk"));
+    await_step(&out, 1);
+    let mut status = pl_host();
+    status.args(["cluster", "status", "--nats", &url, "--nats-credentials", &path("config/run.nk")]);
+    let listed = stdout(&succeed(&mut status));
+    assert!(listed.contains("one: plays"), "{listed}");
+    ends(child);
+    assert_equal_runs(&reference, &out, "a key for each role");
+}
+
+#[test]
 fn a_cluster_of_a_file_is_contacted_with_permission_alone() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("run");

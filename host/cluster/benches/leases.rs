@@ -9,7 +9,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pl_cluster::{Connection, Coordinator, CoordinatorOptions, Lease, LocalServer, Next, WeightsRef, Worker};
+use pl_cluster::{
+    Connection, Coordinator, CoordinatorOptions, Lease, LocalServer, Next, Role, WeightsRef, Worker,
+};
 use tokio::task::JoinSet;
 
 /// Connections that the workers share.
@@ -36,9 +38,11 @@ fn main() {
 async fn measure(workers: usize, tasks: usize, result: usize) {
     let folder = tempfile::tempdir().unwrap();
     let server = LocalServer::start(folder.path(), |command| command).unwrap();
-    let connect = || Connection::open(server.address(), "bench");
+    let (run, play) = (server.address(Role::Coordinator), server.address(Role::Worker));
+    let connect = || Connection::open(&play, "bench", Role::Worker);
+    let coordinating = Connection::open(&run, "bench", Role::Coordinator).await.unwrap();
     let options = CoordinatorOptions { run: "bench".into(), lease: Duration::from_secs(30) };
-    let coordinator = Arc::new(Coordinator::start(&connect().await.unwrap(), &options).await.unwrap());
+    let coordinator = Arc::new(Coordinator::start(&coordinating, &options).await.unwrap());
     coordinator.open_to_workers("0", b"", Vec::new()).await.unwrap();
     let mut connections = Vec::new();
     for _ in 0..CONNECTIONS.min(workers) {

@@ -1,15 +1,12 @@
 //! Bytes under their hash in the object store of a run.
 
 use async_nats::jetstream::object_store::{self, InfoErrorKind, ObjectMetadata, ObjectStore};
-use tokio::io::AsyncReadExt;
+use async_nats::jetstream::stream::{DirectGetErrorKind, Stream};
 
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::lease::hash_of;
 use crate::names::Names;
-
-/// Size of the chunks that an object is cut into.
-const CHUNK: usize = 256 << 10;
 
 /// Object store of a run.
 #[derive(Clone)]
@@ -17,26 +14,30 @@ pub(crate) struct Blobs {
     connection: Connection,
     run: String,
     store: ObjectStore,
+    /// The stream below the store.
+    chunks: Stream,
 }
 
 impl Blobs {
     /// Creates the store of a run, or opens it if it is there.
     pub async fn create(connection: &Connection, names: &Names) -> Result<Blobs, Error> {
         let bucket = names.blobs();
-        if let Ok(store) = connection.context.get_object_store(&bucket).await {
-            return Ok(Blobs { connection: connection.clone(), run: names.run.clone(), store });
+        if connection.context.get_object_store(&bucket).await.is_err() {
+            let config = || object_store::Config { bucket: bucket.clone(), ..Default::default() };
+            let create = || connection.context.create_object_store(config());
+            connection.persist("create an object store", create).await?;
         }
-        let config = || object_store::Config { bucket: bucket.clone(), ..Default::default() };
-        let create = || connection.context.create_object_store(config());
-        let store = connection.persist("create an object store", create).await?;
-        Ok(Blobs { connection: connection.clone(), run: names.run.clone(), store })
+        Blobs::open(connection, names).await
     }
 
     /// Opens the store of a run.
     pub async fn open(connection: &Connection, names: &Names) -> Result<Blobs, Error> {
+        let action = "open the object store of the run";
         let store = connection.context.get_object_store(names.blobs()).await;
-        let store = store.map_err(connection.failed("open the object store of the run"))?;
-        Ok(Blobs { connection: connection.clone(), run: names.run.clone(), store })
+        let store = store.map_err(connection.failed(action))?;
+        let chunks = connection.context.get_stream(format!("OBJ_{}", names.blobs())).await;
+        let chunks = chunks.map_err(connection.failed(action))?;
+        Ok(Blobs { connection: connection.clone(), run: names.run.clone(), store, chunks })
     }
 
     /// Stores bytes under their hash, unless they are there. Returns the hash.
@@ -53,31 +54,52 @@ impl Blobs {
             return Ok(hash);
         }
         let write = || async {
-            let name = ObjectMetadata { name: hash.clone(), chunk_size: Some(CHUNK), ..Default::default() };
+            let name = ObjectMetadata {
+                name: hash.clone(),
+                chunk_size: Some(self.connection.largest_message()),
+                ..Default::default()
+            };
             self.store.put(name, &mut &*bytes).await
         };
         self.connection.persist("store an object", write).await?;
         Ok(hash)
     }
 
-    /// Returns the bytes with this hash.
+    /// Returns the bytes with this hash. They are read chunk by chunk: `ObjectStore::get` would make a consumer, which workers
+    /// may not.
     pub async fn get(&self, hash: &str) -> Result<Vec<u8>, Error> {
-        let failed = |problem: String| Error::Blob { run: self.run.clone(), hash: hash.to_owned(), problem };
-        let read = || async {
-            let mut object = match self.store.get(hash).await {
-                Ok(object) => object,
-                Err(error) if error.kind() == object_store::GetErrorKind::NotFound => return Ok(None),
-                Err(error) => return Err(std::io::Error::other(error)),
-            };
-            let mut bytes = Vec::with_capacity(object.info().size);
-            object.read_to_end(&mut bytes).await?;
-            Ok(Some(bytes))
+        let failed = |problem: &str| Error::Blob {
+            run: self.run.clone(),
+            hash: hash.to_owned(),
+            problem: problem.to_owned(),
         };
-        let bytes = self.connection.persist("read an object", read).await?;
-        let bytes = bytes.ok_or_else(|| failed("is not in the object store".to_owned()))?;
+        let find = || async {
+            match self.store.info(hash).await {
+                Ok(info) => Ok(Some(info).filter(|info| !info.deleted)),
+                Err(error) if error.kind() == InfoErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        let info = self.connection.persist("look for an object", find).await?;
+        let info = info.ok_or_else(|| failed("is not in the object store"))?;
+        let subject = format!("$O.{}.C.{}", info.bucket, info.nuid);
+        let (mut bytes, mut next) = (Vec::new(), 1);
+        for _ in 0..info.chunks {
+            let read = || async {
+                match self.chunks.direct_get_next_for_subject(subject.as_str(), Some(next)).await {
+                    Ok(chunk) => Ok(Some(chunk)),
+                    Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
+                    Err(error) => Err(error),
+                }
+            };
+            let chunk = self.connection.persist("read an object", read).await?;
+            let chunk = chunk.ok_or_else(|| failed("was removed"))?;
+            bytes.extend_from_slice(&chunk.payload);
+            next = chunk.sequence + 1;
+        }
         match hash_of(&bytes) == hash {
             true => Ok(bytes),
-            false => Err(failed("differs from its hash".to_owned())),
+            false => Err(failed("differs from its hash")),
         }
     }
 

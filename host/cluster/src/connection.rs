@@ -1,18 +1,23 @@
 //! The connection to a NATS server, which outlives the server's restarts.
 
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions, Event};
+use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::sync::watch;
 
 use crate::error::Error;
+use crate::roles::Role;
 
 /// Longest time that a request waits for a server that is away.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(120);
+
+/// Time in which the refusal of a request explains that it failed.
+const REFUSAL: Duration = Duration::from_secs(10);
 
 /// First pause after a failed request; later ones are twice as long each, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -23,7 +28,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub struct ServerAddress {
     /// `nats://HOST:PORT`, `tls://HOST:PORT`, or several of one cluster separated by commas.
     pub url: String,
-    /// File with a JWT and the seed of an nkey (`.creds`).
+    /// File with the seed of an nkey, or with a JWT and such a seed (`.creds`).
     pub credentials: Option<PathBuf>,
     /// Certificates of the authorities that may vouch for the server, besides those of this machine (PEM).
     pub authorities: Option<PathBuf>,
@@ -37,8 +42,18 @@ pub struct Connection {
     pub(crate) client: Client,
     pub(crate) context: Context,
     server: String,
+    role: Role,
     /// Number of times that the connection was made.
     connects: watch::Receiver<u64>,
+    /// Last thing that the server did not allow.
+    refusal: watch::Receiver<Option<Refusal>>,
+}
+
+/// Something that the server did not allow.
+#[derive(Debug, Clone)]
+struct Refusal {
+    reason: String,
+    at: Instant,
 }
 
 impl Connection {
@@ -46,14 +61,24 @@ impl Connection {
     ///
     /// # Errors
     /// If the server can't be reached or has no JetStream.
-    pub async fn open(address: &ServerAddress, name: &str) -> Result<Connection, Error> {
+    pub async fn open(address: &ServerAddress, name: &str, role: Role) -> Result<Connection, Error> {
         let (connected, connects) = watch::channel(0);
-        let connected = Arc::new(connected);
+        let (refused, refusal) = watch::channel(None);
+        let events = Arc::new((connected, refused));
         let mut options = ConnectOptions::new()
             .name(name)
+            .custom_inbox_prefix(role.inbox())
             .event_callback(move |event| {
-                if matches!(event, Event::Connected) {
-                    connected.send_modify(|count| *count += 1);
+                let (connected, refused) = &*events;
+                match event {
+                    Event::Connected => connected.send_modify(|count| *count += 1),
+                    // It says so, and drops the message.
+                    Event::ServerError(error) if error.to_string().contains("Permissions Violation") => {
+                        let reason = error.to_string();
+                        tracing::debug!(reason, "the server refuses a message");
+                        refused.send_replace(Some(Refusal { reason, at: Instant::now() }));
+                    }
+                    _ => {}
                 }
                 std::future::ready(())
             })
@@ -63,8 +88,7 @@ impl Connection {
             .request_timeout(Some(Duration::from_secs(5)))
             .reconnect_delay_callback(|attempts| LONGEST_PAUSE.min(FIRST_PAUSE * attempts.min(100) as u32));
         if let Some(path) = &address.credentials {
-            let failed = |source| Error::Credentials { path: path.clone(), source };
-            options = options.credentials_file(path).await.map_err(failed)?;
+            options = with_credentials(options, path).await?;
         }
         if let Some(path) = &address.authorities {
             options = options.add_root_certificates(path.clone());
@@ -81,11 +105,14 @@ impl Connection {
         let client = options.connect(urls).await.map_err(failed)?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(Duration::from_secs(5));
-        let connection = Connection { client, context, server, connects };
-        connection.context.query_account().await.map_err(|error| Error::NoJetStream {
-            server: connection.server.clone(),
-            reason: error.to_string(),
-        })?;
+        let connection = Connection { client, context, server, role, connects, refusal };
+        let action = "tell what it keeps";
+        let account = tokio::select! {
+            account = connection.context.query_account() => account,
+            reason = connection.refused() => return Err(connection.failed(action)(reason)),
+        };
+        let server = connection.server.clone();
+        account.map_err(|error| Error::NoJetStream { server, reason: error.to_string() })?;
         Ok(connection)
     }
 
@@ -101,8 +128,32 @@ impl Connection {
 
     /// Returns the error of a request that is not worth another try.
     pub(crate) fn failed<E: Display>(&self, action: &str) -> impl FnOnce(E) -> Error {
-        let (server, action) = (self.server.clone(), action.to_owned());
-        move |error| Error::Server { server, action, reason: error.to_string() }
+        let (server, action, role) = (self.server.clone(), action.to_owned(), self.role);
+        let refusal = self.refusal();
+        move |error| match refusal {
+            Some(reason) => Error::Refused { server, action, reason, role },
+            None => Error::Server { server, action, reason: error.to_string() },
+        }
+    }
+
+    /// Returns what the server did not allow a short time ago.
+    fn refusal(&self) -> Option<String> {
+        let last = self.refusal.borrow();
+        last.as_ref().filter(|last| last.at.elapsed() < REFUSAL).map(|last| last.reason.clone())
+    }
+
+    /// Waits until the server does not allow something. Returns what it says.
+    async fn refused(&self) -> String {
+        let mut refusal = self.refusal.clone();
+        loop {
+            if let Some(reason) = self.refusal() {
+                return reason;
+            }
+            if refusal.changed().await.is_err() {
+                // The client has ended.
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// Waits until the connection was made again. What the server was asked before may be lost then.
@@ -119,17 +170,20 @@ impl Connection {
     /// harm.
     ///
     /// # Errors
-    /// The error of the last attempt, if none succeeded for two minutes.
+    /// The error of the last attempt, if none succeeded for two minutes; [`Error::Refused`] if the server doesn't allow it.
     pub(crate) async fn persist<T, E: Display, F: Future<Output = Result<T, E>>>(
         &self,
         action: &str,
         mut request: impl FnMut() -> F,
     ) -> Result<T, Error> {
-        let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let started = Instant::now();
+        let backoff = ExponentialBuilder::new().with_min_delay(FIRST_PAUSE).with_max_delay(LONGEST_PAUSE);
+        let mut pauses = backoff.with_jitter().without_max_times().build();
         loop {
             let answer = tokio::select! {
                 answer = request() => answer,
                 () = self.reconnected() => continue,
+                reason = self.refused() => return Err(self.failed(action)(reason)),
             };
             let error = match answer {
                 Ok(result) => return Ok(result),
@@ -139,8 +193,21 @@ impl Connection {
                 return Err(self.failed(action)(error));
             }
             tracing::debug!(server = self.server, action, %error, "trying again");
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
         }
+    }
+}
+
+/// Adds the credentials of a file: the seed of an nkey, or a JWT with such a seed.
+async fn with_credentials(options: ConnectOptions, path: &Path) -> Result<ConnectOptions, Error> {
+    let failed = |source| Error::Credentials { path: path.to_path_buf(), source };
+    let text = tokio::fs::read_to_string(path).await.map_err(failed)?;
+    if text.contains("NATS USER JWT") {
+        return options.credentials(&text).map_err(failed);
+    }
+    let is_seed = |line: &&str| line.starts_with("SU") && line.chars().all(|c| c.is_ascii_alphanumeric());
+    match text.lines().map(str::trim).find(is_seed) {
+        Some(seed) if nkeys::KeyPair::from_seed(seed).is_ok() => Ok(options.nkey(seed.to_owned())),
+        _ => Err(Error::NoCredentials { path: path.to_path_buf() }),
     }
 }

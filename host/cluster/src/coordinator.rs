@@ -21,6 +21,7 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::lease::{Lease, LeaseMessage, Outcome, ResultMessage, WeightsRef, hash_of};
 use crate::names::{EPOCH, Names, WORKERS};
+use crate::partial_results::PartialResults;
 use crate::registry::{PROTOCOL, RunEntry, SharedFile, registry};
 use crate::result_log;
 
@@ -70,8 +71,8 @@ struct Board {
     done: BTreeMap<String, u64>,
     /// Workers whose results are dropped.
     aside: BTreeSet<String>,
-    /// Results in the object store, by their step.
-    stored: Vec<(u64, String)>,
+    /// Parts of results that are not whole yet.
+    parts: PartialResults,
 }
 
 /// A lease whose result is awaited.
@@ -245,13 +246,8 @@ impl Coordinator {
             let checked = match result.outcome {
                 Outcome::Inline { hash, bytes } if hash_of(&bytes) == hash => check(&bytes),
                 Outcome::Inline { .. } => Err("a result differs from its hash".to_owned()),
-                Outcome::Stored { hash } => {
-                    self.shared.board().stored.push((result.step, hash.clone()));
-                    match self.shared.blobs.get(&hash).await {
-                        Ok(bytes) => check(&bytes),
-                        Err(error @ Error::Blob { .. }) => Err(error.to_string()),
-                        Err(error) => return Err(error),
-                    }
+                Outcome::Part { .. } | Outcome::Parts { .. } => {
+                    Err("parts of a result are missing".to_owned())
                 }
                 Outcome::Failed { reason } => return Err(failed(format!("worker {worker}: {reason}"))),
             };
@@ -305,25 +301,17 @@ impl Coordinator {
 
     /// Removes the results of steps up to `last`, which a checkpoint includes.
     pub async fn forget(&self, steps: std::ops::RangeInclusive<u64>) {
-        let Shared { results, names, blobs, .. } = &*self.shared;
+        let Shared { results, names, .. } = &*self.shared;
         let last = *steps.end();
         for step in steps {
             if let Err(error) = results.purge().filter(names.result_subject(step)).await {
                 tracing::debug!(step, %error, "old results were not removed");
             }
         }
-        let stored = {
-            let mut board = self.shared.board();
-            board.early.retain(|_, result| result.step > last);
-            board.done.retain(|_, step| *step > last);
-            let (old, kept) = std::mem::take(&mut board.stored).into_iter().partition(|one| one.0 <= last);
-            board.stored = kept;
-            let old: Vec<(u64, String)> = old;
-            old
-        };
-        for (_, hash) in stored {
-            blobs.remove(&hash).await;
-        }
+        let mut board = self.shared.board();
+        board.early.retain(|_, result| result.step > last);
+        board.done.retain(|_, step| *step > last);
+        board.parts.forget(last);
     }
 
     /// Ends the run on the server: workers leave it, and its streams are removed.
@@ -360,16 +348,16 @@ impl Shared {
     /// Takes over a result. Of several of a lease, the first counts.
     fn receive(&self, result: ResultMessage) {
         let mut board = self.board();
-        if board.aside.contains(&result.worker) {
+        if board.aside.contains(&result.worker) || board.done.contains_key(&result.key) {
             return;
         }
+        let Some(result) = board.parts.complete(result) else { return };
         match board.waiting.remove(&result.key) {
             Some(waiting) => {
                 board.done.insert(result.key.clone(), result.step);
                 // The receiver may be gone.
                 drop(waiting.sender.send(result));
             }
-            None if board.done.contains_key(&result.key) => {}
             None => drop(board.early.entry(result.key.clone()).or_insert(result)),
         }
     }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::roles::Role;
+
 /// Failure of the connection, of the server, or of another machine.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -20,6 +22,18 @@ pub enum Error {
     /// A credentials file can't be read.
     #[error("cannot read the NATS credentials {}: {source}", path.display())]
     Credentials { path: PathBuf, source: std::io::Error },
+    /// A credentials file has something else.
+    #[error("{} has no NATS credentials: it needs an nkey of a user, which begins with `SU`, or a `.creds` file", path.display())]
+    NoCredentials { path: PathBuf },
+    /// The configuration of a server can't be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Configuration { path: PathBuf, source: std::io::Error },
+    /// The server does not let these credentials do what they have to.
+    #[error(
+        "the NATS server {server} refuses these credentials to {action} ({reason}); they have to be those of {role}, of \
+         `pl-host cluster config`"
+    )]
+    Refused { server: String, action: String, reason: String, role: Role },
     /// An object of the store is missing or differs from its hash.
     #[error("object {hash} of run {run} {problem}")]
     Blob { run: String, hash: String, problem: String },

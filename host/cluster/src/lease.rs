@@ -64,8 +64,10 @@ pub(crate) struct ResultMessage {
 pub(crate) enum Outcome {
     /// Result with its hash.
     Inline { hash: String, bytes: Vec<u8> },
-    /// Name of the result in the object store, because it is larger than a message may be.
-    Stored { hash: String },
+    /// Part of a result that is larger than a message may be.
+    Part { index: u32, bytes: Vec<u8> },
+    /// Number of the parts before it, which make a result with this hash.
+    Parts { count: u32, hash: String },
     /// No worker can play it.
     Failed { reason: String },
 }

@@ -12,8 +12,11 @@ mod error;
 mod lease;
 mod local_server;
 mod names;
+mod partial_results;
 mod registry;
 mod result_log;
+mod roles;
+mod server_config;
 mod worker;
 
 pub use connection::{Connection, ServerAddress};
@@ -23,4 +26,6 @@ pub use lease::{Lease, WeightsRef};
 pub use local_server::LocalServer;
 pub use names::random_digits;
 pub use registry::{PROTOCOL, RunEntry, SharedFile, runs};
+pub use roles::Role;
+pub use server_config::ServerConfig;
 pub use worker::{LeasedTask, Next, Worker, WorkerStatus, queued, workers};

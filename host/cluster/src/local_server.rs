@@ -1,7 +1,6 @@
 //! A NATS server on this machine, for runs on one machine and for tests.
 
 use std::fs;
-use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,18 +8,18 @@ use std::time::{Duration, Instant};
 
 use crate::connection::ServerAddress;
 use crate::error::Error;
-use crate::names::random_digits;
+use crate::roles::Role;
+use crate::server_config::ServerConfig;
 
 /// Longest time that the server takes to listen.
 const LONGEST_START: Duration = Duration::from_secs(20);
 
-/// Number of digits of a server's token.
-const TOKEN: usize = 32;
-
 /// A `nats-server` process that listens on this machine alone. It ends when the value is dropped.
 pub struct LocalServer {
     process: Child,
-    address: ServerAddress,
+    url: String,
+    /// Folder of its configuration and of the keys.
+    config: PathBuf,
 }
 
 impl LocalServer {
@@ -35,10 +34,14 @@ impl LocalServer {
         };
         fs::create_dir_all(folder).map_err(|error| failed("create", folder, error))?;
         let folder = folder.canonicalize().map_err(|error| failed("open", folder, error))?;
-        let (port, token) = (free_port()?, random_digits(TOKEN));
-        let settings = folder.join("nats.conf");
-        write_private(&settings, &configuration(port, &token, &folder))
-            .map_err(|error| failed("write", &settings, error))?;
+        let port = free_port()?;
+        // Those of an earlier server are of no use any more.
+        let config = folder.join("config");
+        if config.exists() {
+            fs::remove_dir_all(&config).map_err(|error| failed("replace", &config, error))?;
+        }
+        let listen = format!("127.0.0.1:{port}");
+        let settings = ServerConfig { listen, store: folder.join("store"), tls: None }.write(&config)?;
         let mut command = Command::new("nats-server");
         command.arg("-c").arg(&settings);
         let log = folder.join("nats.log");
@@ -50,15 +53,13 @@ impl LocalServer {
             command.spawn().map_err(|error| Error::LocalServer { reason: error.to_string() })?;
         await_port(&mut process, port, &log)?;
         let url = format!("nats://127.0.0.1:{port}");
-        Ok(LocalServer {
-            process,
-            address: ServerAddress { url, token: Some(token), ..ServerAddress::default() },
-        })
+        Ok(LocalServer { process, url, config })
     }
 
-    /// Returns the server's address.
-    pub fn address(&self) -> &ServerAddress {
-        &self.address
+    /// Returns the server's address with the credentials of a role.
+    pub fn address(&self, role: Role) -> ServerAddress {
+        let credentials = Some(self.config.join(role.credentials_file()));
+        ServerAddress { url: self.url.clone(), credentials, ..ServerAddress::default() }
     }
 }
 
@@ -70,31 +71,12 @@ impl Drop for LocalServer {
     }
 }
 
-fn configuration(port: u16, token: &str, folder: &Path) -> String {
-    let store: PathBuf = folder.join("store");
-    format!(
-        "listen: \"127.0.0.1:{port}\"\nmax_payload: 8MB\nauthorization {{ token: \"{token}\" }}\n\
-         jetstream {{ store_dir: {:?}, sync_interval: always }}\n",
-        store.display().to_string()
-    )
-}
-
 /// Returns a free port.
 fn free_port() -> Result<u16, Error> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     listener
         .map(|address| address.port())
         .map_err(|error| Error::LocalServer { reason: format!("no port is free: {error}") })
-}
-
-/// Writes a file that other users can't read.
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    if path.exists() {
-        fs::remove_file(path)?;
-    }
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
 }
 
 fn await_port(process: &mut Child, port: u16, log: &Path) -> Result<(), Error> {

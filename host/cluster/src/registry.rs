@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::names::REGISTRY;
 
 /// Version of the messages. Programs of different versions don't share a run.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// A run in the registry of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,11 +42,15 @@ pub struct SharedFile {
 /// If the server doesn't answer.
 pub async fn runs(connection: &Connection) -> Result<Vec<RunEntry>, Error> {
     let Ok(store) = connection.context.get_key_value(REGISTRY).await else { return Ok(Vec::new()) };
-    let keys = store.keys().await.map_err(connection.failed("list runs"))?;
-    let keys: Vec<String> = keys.try_collect().await.map_err(connection.failed("list runs"))?;
+    // `Store::keys` would make a consumer, which workers may not.
+    let prefix = format!("$KV.{REGISTRY}.");
+    let subjects = store.stream.info_with_subjects(format!("{prefix}>")).await;
+    let subjects = subjects.map_err(connection.failed("list runs"))?.map_ok(|(subject, _)| subject);
+    let subjects: Vec<String> = subjects.try_collect().await.map_err(connection.failed("list runs"))?;
+    let keys = subjects.iter().filter_map(|subject| subject.strip_prefix(&prefix));
     let mut entries = Vec::new();
     for key in keys {
-        entries.extend(find(connection, &store, &key).await?);
+        entries.extend(find(connection, &store, key).await?);
     }
     entries.sort_by(|a: &RunEntry, b| b.started.cmp(&a.started).then_with(|| a.run.cmp(&b.run)));
     Ok(entries)

@@ -11,7 +11,7 @@ use futures::StreamExt;
 
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::lease::ResultMessage;
+use crate::lease::{Outcome, ResultMessage};
 use crate::names::Names;
 
 /// Time in which the server drops a result that was published before.
@@ -43,7 +43,10 @@ pub(crate) async fn append(
 ) -> Result<(), Error> {
     let encoded: Bytes = postcard::to_allocvec(message).map_err(connection.failed("encode a result"))?.into();
     let subject = names.result_subject(message.step);
-    let id = format!("{}-{}", message.key, message.worker);
+    let id = match &message.outcome {
+        Outcome::Part { index, .. } => format!("{}-{}-{index}", message.key, message.worker),
+        _ => format!("{}-{}", message.key, message.worker),
+    };
     let publish = || async {
         let message = PublishMessage::build().payload(encoded.clone()).message_id(&id);
         connection.context.send_publish(subject.clone(), message).await?.await

@@ -230,9 +230,17 @@ impl LeasedTask {
     /// # Errors
     /// If the server is away for minutes. The lease is delivered again then.
     pub async fn finish(self, result: Vec<u8>) -> Result<(), Error> {
-        let outcome = match result.len() > self.worker.connection.largest_message() {
-            true => Outcome::Stored { hash: self.worker.blobs.put(&result).await? },
-            false => Outcome::Inline { hash: hash_of(&result), bytes: result },
+        let (hash, largest) = (hash_of(&result), self.worker.connection.largest_message());
+        let outcome = if result.len() > largest {
+            let mut count = 0;
+            for bytes in result.chunks(largest) {
+                let part = Outcome::Part { index: count, bytes: bytes.to_vec() };
+                self.worker.store(&self.lease, part).await?;
+                count += 1;
+            }
+            Outcome::Parts { count, hash }
+        } else {
+            Outcome::Inline { hash, bytes: result }
         };
         self.worker.store(&self.lease, outcome).await?;
         self.worker.ack(&self.message, AckKind::Ack).await;

@@ -21,8 +21,8 @@ mod worker_weights;
 
 pub(crate) use leased_weights::LeasedWeights;
 pub use options::{AttachedCommands, ClusterOptions, ClusterServer, TOKEN_VARIABLE, WorkerOptions};
-pub use pl_cluster::ServerAddress;
 pub use pl_cluster::WorkerStatus;
+pub use pl_cluster::{Role, ServerAddress, ServerConfig};
 pub(crate) use run::ClusterRun;
 pub use status::{ClusterRunStatus, cluster_status};
 pub(crate) use task::Team;

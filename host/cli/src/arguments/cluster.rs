@@ -21,7 +21,8 @@ pub struct ServerArgs {
 /// Credentials for a NATS server, and the authorities that vouch for it.
 #[derive(Args, Clone)]
 pub struct AccessArgs {
-    /// File with the credentials for the NATS server (.creds); PL_HOST_NATS_TOKEN has the token of one that asks for that
+    /// File with the credentials for the NATS server: an nkey (`pl-host cluster config` makes them), or a JWT with one
+    /// (.creds); PL_HOST_NATS_TOKEN has the token of one that asks for that
     #[arg(long, value_name = "FILE")]
     pub nats_credentials: Option<PathBuf>,
     /// Certificates of authorities that vouch for the NATS server (PEM), besides those of this machine
@@ -79,6 +80,8 @@ pub struct WorkerArgs {
 pub enum ClusterCommand {
     /// List the runs of a NATS server with their workers
     Status(ClusterStatusArgs),
+    /// Write the configuration of a NATS server into a new folder, with a key for `run` and one for workers
+    Config(ClusterConfigArgs),
     /// Run a program that ends with the process PARENT: what `run --local-cluster` starts
     #[command(hide = true)]
     Attached {
@@ -86,6 +89,24 @@ pub enum ClusterCommand {
         #[arg(required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
+}
+
+#[derive(Args)]
+pub struct ClusterConfigArgs {
+    /// Folder of the configuration (nats.conf) and the keys (run.nk, worker.nk)
+    pub folder: PathBuf,
+    /// Address that the server listens on
+    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:4222")]
+    pub listen: String,
+    /// Folder in which the server keeps what is under way
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/nats")]
+    pub store: PathBuf,
+    /// Certificate of the server (PEM): connections are encrypted
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// Key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key: Option<PathBuf>,
 }
 
 #[derive(Args)]

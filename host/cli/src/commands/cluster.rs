@@ -3,23 +3,27 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use pl_run::{
-    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, ServerAddress, TOKEN_VARIABLE,
-    WorkerStatus, cluster_status,
+    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, Role, ServerAddress, ServerConfig,
+    TOKEN_VARIABLE, WorkerStatus, cluster_status,
 };
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde_json::json;
 
 use crate::app::App;
-use crate::arguments::cluster::{AccessArgs, ClusterCommand, ClusterRunArgs, ClusterStatusArgs};
+use crate::arguments::cluster::{
+    AccessArgs, ClusterCommand, ClusterConfigArgs, ClusterRunArgs, ClusterStatusArgs,
+};
 use crate::exit::{CommandError, CommandResult};
 
 pub fn run(app: impl FnOnce() -> Result<App, CommandError>, command: &ClusterCommand) -> CommandResult {
     match command {
         ClusterCommand::Status(options) => status(&app()?, options),
+        ClusterCommand::Config(options) => config(options),
         ClusterCommand::Attached { parent, command } => attached(*parent, command),
     }
 }
@@ -73,6 +77,28 @@ fn attached(parent: u32, command: &[OsString]) -> CommandResult {
     let error = Command::new(program).args(arguments).exec();
     let name = program.to_string_lossy();
     Err(CommandError::failed(format!("cannot start {name}: {error}; is it installed and on the PATH?")))
+}
+
+/// Writes the configuration of a server, and says what to do with its files.
+fn config(arguments: &ClusterConfigArgs) -> CommandResult {
+    let absolute = |path: &PathBuf| {
+        let failed = |error| CommandError::failed(format!("{}: {error}", path.display()));
+        std::path::absolute(path).map_err(failed)
+    };
+    let ClusterConfigArgs { folder, listen, store, certificate, key } = arguments;
+    let tls = certificate.as_ref().zip(key.as_ref());
+    let tls = tls.map(|(certificate, key)| Ok::<_, CommandError>((absolute(certificate)?, absolute(key)?)));
+    let config = ServerConfig { listen: listen.clone(), store: absolute(store)?, tls: tls.transpose()? };
+    let path = config.write(folder).map_err(|error| CommandError::failed(error.to_string()))?;
+    let key = |role: Role| folder.join(role.credentials_file());
+    let mut out = std::io::stdout();
+    writeln!(out, "nats-server -c {}", path.display())?;
+    writeln!(out, "{}  for `pl-host run` and `cluster status`", key(Role::Coordinator).display())?;
+    Ok(writeln!(
+        out,
+        "{}  for `pl-host worker`; with it, nobody can write weights",
+        key(Role::Worker).display()
+    )?)
 }
 
 fn status(app: &App, arguments: &ClusterStatusArgs) -> CommandResult {

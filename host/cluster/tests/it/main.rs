@@ -7,14 +7,17 @@
     reason = "a test crate: a panic is how a test fails"
 )]
 
+mod roles;
+mod tls;
+
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pl_cluster::{
-    Connection, Coordinator, CoordinatorOptions, Error, Lease, LocalServer, Next, SharedFile, WeightsRef,
-    Worker, runs,
+    Connection, Coordinator, CoordinatorOptions, Error, Lease, LocalServer, Next, Role, SharedFile,
+    WeightsRef, Worker, runs,
 };
 use pl_testing::{Requirement, skip_or_fail};
 use tempfile::TempDir;
@@ -40,19 +43,28 @@ impl Server {
         }
     }
 
-    async fn connect(&self) -> Connection {
-        Connection::open(self.server.address(), "test").await.unwrap()
+    async fn connect(&self, role: Role) -> Connection {
+        Connection::open(&self.server.address(role), "test", role).await.unwrap()
+    }
+
+    /// Connects as a program of its own would, with the key of a role.
+    async fn stranger(&self, role: Role) -> async_nats::Client {
+        let address = self.server.address(role);
+        let seed = std::fs::read_to_string(address.credentials.unwrap()).unwrap();
+        let options = async_nats::ConnectOptions::with_nkey(seed.trim().to_owned());
+        let options = options.custom_inbox_prefix("_INBOX_pl_worker").request_timeout(Some(LEASE));
+        options.connect(&address.url).await.unwrap()
     }
 
     async fn coordinator(&self) -> Coordinator {
         let options = CoordinatorOptions { run: "run-1".into(), lease: LEASE };
-        let coordinator = Coordinator::start(&self.connect().await, &options).await.unwrap();
+        let coordinator = Coordinator::start(&self.connect(Role::Coordinator).await, &options).await.unwrap();
         coordinator.open_to_workers("0", b"manifest", Vec::new()).await.unwrap();
         coordinator
     }
 
     async fn worker(&self, name: &str) -> Worker {
-        Worker::join(&self.connect().await, "run-1", name).await.unwrap()
+        Worker::join(&self.connect(Role::Worker).await, "run-1", name).await.unwrap()
     }
 }
 
@@ -111,7 +123,7 @@ fn each_task_is_played_by_one_of_several_workers() {
             played += worker.await.unwrap();
         }
         assert_eq!(played, 40, "no task twice");
-        assert!(runs(&server.connect().await).await.unwrap().is_empty());
+        assert!(runs(&server.connect(Role::Worker).await).await.unwrap().is_empty());
     });
 }
 
@@ -136,7 +148,7 @@ fn a_lease_that_is_dropped_is_played_by_another_worker() {
 }
 
 #[test]
-fn results_above_the_size_of_a_message_go_through_the_object_store() {
+fn results_above_the_size_of_a_message_come_in_parts() {
     test(async |server| {
         let coordinator = server.coordinator().await;
         let times = (5 << 20) / lease(1, 0).body.len();
@@ -222,11 +234,7 @@ fn a_worker_that_lies_is_put_aside() {
 fn messages_of_strangers_are_left_out() {
     test(async |server| {
         let coordinator = server.coordinator().await;
-        let stranger = async_nats::ConnectOptions::new()
-            .token(server.server.address().token.clone().unwrap())
-            .connect(&server.server.address().url)
-            .await
-            .unwrap();
+        let stranger = server.stranger(Role::Coordinator).await;
         for subject in ["pl.run-1.task", "pl.run-1.result.1", "pl.run-1.status"] {
             stranger.publish(subject, "not a message".into()).await.unwrap();
         }

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use pl_cluster::{LocalServer, ServerAddress};
+use pl_cluster::{LocalServer, Role, ServerAddress};
 
 use crate::error::cluster::ClusterError;
 
-use super::options::{AttachedCommands, TOKEN_VARIABLE};
+use super::options::AttachedCommands;
 
 /// A server and workers on this machine.
 pub(super) struct LocalCluster {
@@ -31,8 +31,9 @@ impl LocalCluster {
         Ok(LocalCluster { workers: Vec::new(), server, folder, count, commands })
     }
 
-    pub fn address(&self) -> &ServerAddress {
-        self.server.address()
+    /// Returns the address for the coordinator.
+    pub fn address(&self) -> ServerAddress {
+        self.server.address(Role::Coordinator)
     }
 
     /// Starts the workers. What they write goes to a file each.
@@ -41,16 +42,17 @@ impl LocalCluster {
             let Some((program, arguments)) = self.commands.worker.split_first() else { continue };
             let name = format!("local-{number}");
             let mut worker = Command::new(program);
-            worker.args(arguments).args(["--nats", &self.server.address().url]);
+            let ServerAddress { url, credentials, .. } = self.server.address(Role::Worker);
+            worker.args(arguments).args(["--nats", &url]);
+            if let Some(credentials) = credentials {
+                worker.arg("--nats-credentials").arg(credentials);
+            }
             worker.args(["--run", run, "--name", &name]);
             let path = self.folder.join(format!("{name}.log"));
             let failed = |source| ClusterError::File { path: path.clone(), source };
             let log = std::fs::File::create(&path).map_err(failed)?;
             let output = log.try_clone().map_err(failed)?;
             let mut command = attach(&self.commands, &worker);
-            if let Some(token) = &self.server.address().token {
-                command.env(TOKEN_VARIABLE, token);
-            }
             command.stdin(Stdio::null()).stdout(output).stderr(log);
             let failed = |source| ClusterError::File { path: PathBuf::from(program), source };
             self.workers.push(command.spawn().map_err(failed)?);

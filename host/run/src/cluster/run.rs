@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pl_cluster::{Connection, Coordinator, CoordinatorOptions, WeightsRef, random_digits};
+use pl_cluster::{Connection, Coordinator, CoordinatorOptions, Role, WeightsRef, random_digits};
 use pl_record::{Lock, RunFolder, write_atomically};
 use pl_rollout::PlayEpisodes;
 use serde::{Deserialize, Serialize};
@@ -71,11 +71,12 @@ impl ClusterRun {
             RunServer::Local { workers, commands } => {
                 let local =
                     LocalCluster::start(&root.join(LOCAL), workers, commands).map_err(Error::cluster)?;
-                (local.address().clone(), Some(local))
+                (local.address(), Some(local))
             }
         };
         let starting = async {
-            let connection = Connection::open(&address, &format!("pl-host run {run}")).await?;
+            let name = format!("pl-host run {run}");
+            let connection = Connection::open(&address, &name, Role::Coordinator).await?;
             let settings = CoordinatorOptions { run: run.clone(), lease: options.lease_of(checked) };
             let coordinator = Coordinator::start(&connection, &settings).await?;
             let mut files = Vec::new();

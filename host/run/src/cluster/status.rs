@@ -1,6 +1,6 @@
 //! The runs of a server, with their workers.
 
-use pl_cluster::{Connection, RunEntry, ServerAddress, WorkerStatus};
+use pl_cluster::{Connection, Role, RunEntry, ServerAddress, WorkerStatus};
 
 use crate::error::Error;
 use crate::host::Host;
@@ -21,7 +21,7 @@ pub struct ClusterRunStatus {
 /// If the server can't be reached.
 pub fn cluster_status(host: &Host, address: &ServerAddress) -> Result<Vec<ClusterRunStatus>, Error> {
     let asking = async {
-        let connection = Connection::open(address, "pl-host cluster status").await?;
+        let connection = Connection::open(address, "pl-host cluster status", Role::Coordinator).await?;
         let mut all = Vec::new();
         for entry in pl_cluster::runs(&connection).await? {
             let workers = pl_cluster::workers(&connection, &entry.run).await?;

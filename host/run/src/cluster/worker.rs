@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use pl_cluster::{Connection, LeasedTask, Next, Worker, WorkerStatus};
+use pl_cluster::{Connection, LeasedTask, Next, Role, Worker, WorkerStatus};
 use pl_dsl::workflow::Evaluation;
 use pl_record::Lock;
 use pl_rollout::{Attempt, EpisodeSetup, PlayEpisodes};
@@ -42,8 +42,8 @@ const GIVE_BACK: Duration = Duration::from_secs(1);
 /// # Errors
 /// If the server is away, this machine differs from the coordinator's, or the workflow needs more than is allowed here.
 pub fn work(host: &Host, options: &WorkerOptions, stop: &StopRequest) -> Result<(), Error> {
-    let connected =
-        host.block_on(Connection::open(&options.address, &format!("pl-host worker {}", options.name)));
+    let name = format!("pl-host worker {}", options.name);
+    let connected = host.block_on(Connection::open(&options.address, &name, Role::Worker));
     let connection = connected.map_err(|error| Error::cluster(error.into()))?;
     while !stop.is_requested() {
         let Some(run) = host.block_on(find(&connection, options))? else {

@@ -1,0 +1,50 @@
+//! Roles of the connections to a server, and what each may do there.
+
+use std::fmt;
+
+/// Role of a connection. A server may let roles do different things: see [`ServerConfig`](crate::ServerConfig).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Coordinates runs, and asks for their status.
+    Coordinator,
+    /// Plays tasks.
+    Worker,
+}
+
+impl Role {
+    /// All roles, in the order of a configuration.
+    pub const ALL: [Role; 2] = [Role::Coordinator, Role::Worker];
+
+    /// Prefix of the subjects of answers to this role. A worker that listened to the others' could answer for the server.
+    pub(crate) fn inbox(self) -> &'static str {
+        match self {
+            Role::Coordinator => "_INBOX_pl_run",
+            Role::Worker => "_INBOX_pl_worker",
+        }
+    }
+
+    /// Name of the file with its credentials.
+    pub fn credentials_file(self) -> &'static str {
+        match self {
+            Role::Coordinator => "run.nk",
+            Role::Worker => "worker.nk",
+        }
+    }
+
+    /// Name of its account on the server.
+    pub(crate) fn account(self) -> &'static str {
+        match self {
+            Role::Coordinator => "RUNS",
+            Role::Worker => "WORKERS",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::Coordinator => "coordinators (run.nk)",
+            Role::Worker => "workers (worker.nk)",
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! Configuration of a `nats-server` in which each role may do what it has to, and no more.
+//!
+//! Each role has an account of its own, between which the server passes on requests and their answers alone. Permissions
+//! within one account would not be enough: a server publishes an answer wherever the request
+//! wants it, that is to say also to the subjects of the versions.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use nkeys::KeyPair;
+
+use crate::error::Error;
+use crate::roles::Role;
+
+/// Name of the configuration's file.
+const CONFIGURATION: &str = "nats.conf";
+
+/// Subjects that a worker may send requests to: it reads streams message by message, takes leases, acknowledges them and
+/// appends results.
+const WORKER_REQUESTS: &[&str] = &[
+    "$JS.API.INFO",
+    "$JS.API.STREAM.INFO.*",
+    "$JS.API.STREAM.MSG.GET.*",
+    "$JS.API.DIRECT.GET.>",
+    "$JS.API.CONSUMER.INFO.*.workers",
+    "$JS.API.CONSUMER.MSG.NEXT.*.workers",
+    "$JS.ACK.*.workers.>",
+    "pl.*.result.*",
+];
+
+/// Subjects on which workers are asked for their status.
+const STATUS: &str = "pl.*.status";
+
+/// Subjects on which workers are told that they were put aside.
+const ASIDE: &str = "pl.*.aside.*";
+
+/// Settings of a server.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Address to listen on: `HOST:PORT`.
+    pub listen: String,
+    /// Folder of its streams.
+    pub store: PathBuf,
+    /// Certificate and key (PEM), if connections are encrypted.
+    pub tls: Option<(PathBuf, PathBuf)>,
+}
+
+impl ServerConfig {
+    /// Writes the configuration and a new key for each role into a folder, readable by this user alone. Returns the path of
+    /// the configuration.
+    ///
+    /// # Errors
+    /// If one of the files is there already, or can't be written.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf, Error> {
+        let failed = |path: &Path| {
+            let path = path.to_path_buf();
+            move |source| Error::Configuration { path, source }
+        };
+        fs::create_dir_all(folder).map_err(failed(folder))?;
+        let mut accounts = String::new();
+        for role in Role::ALL {
+            let key = KeyPair::new_user();
+            let path = folder.join(role.credentials_file());
+            let seed = key.seed().map_err(|error| failed(&path)(std::io::Error::other(error)))?;
+            write_private(&path, &format!("{seed}\n")).map_err(failed(&path))?;
+            accounts.push_str(&account(role, &key.public_key()));
+        }
+        let path = folder.join(CONFIGURATION);
+        write_private(&path, &self.text(&accounts)).map_err(failed(&path))?;
+        Ok(path)
+    }
+
+    fn text(&self, accounts: &str) -> String {
+        let Self { listen, store, tls } = self;
+        let store = store.display().to_string();
+        let mut text = format!(
+            "# A server of pl-host: coordinators may do everything, workers take tasks and store results.\n\
+             listen: {listen:?}\nmax_payload: 8MB\n\
+             # What is acknowledged is on the disk.\n\
+             jetstream {{ store_dir: {store:?}, sync_interval: always }}\n"
+        );
+        if let Some((certificate, key)) = tls {
+            let [certificate, key] = [certificate, key].map(|path| path.display().to_string());
+            let _ = writeln!(text, "tls {{ cert_file: {certificate:?}, key_file: {key:?} }}");
+        }
+        let _ = write!(text, "accounts {{\n{accounts}}}\n");
+        text
+    }
+}
+
+/// Returns the account of a role, whose user has this public key.
+fn account(role: Role, key: &str) -> String {
+    let mut text = format!("  {} {{\n", role.account());
+    match role {
+        Role::Coordinator => {
+            let _ = writeln!(text, "    jetstream: enabled\n    users: [{{ nkey: {key} }}]\n    exports: [");
+            for subject in WORKER_REQUESTS {
+                let _ = writeln!(
+                    text,
+                    "      {{ service: {subject:?}, accounts: [{}] }}",
+                    Role::Worker.account()
+                );
+            }
+            let _ = writeln!(
+                text,
+                "      {{ stream: {ASIDE:?}, accounts: [{}] }}\n    ]",
+                Role::Worker.account()
+            );
+            let _ = writeln!(text, "    imports: [{{ service: {} }}]", of(Role::Worker, STATUS));
+        }
+        Role::Worker => {
+            let subscribe = ["_INBOX_pl_worker.>", STATUS, ASIDE];
+            let _ = writeln!(
+                text,
+                "    users: [{{\n      nkey: {key}\n      permissions: {{\n        publish: {{ allow: {WORKER_REQUESTS:?} }}\n        \
+                 subscribe: {{ allow: {subscribe:?} }}\n        allow_responses: true\n      }}\n    }}]"
+            );
+            let _ = writeln!(
+                text,
+                "    exports: [{{ service: {STATUS:?}, response_type: stream, accounts: [{}] }}]\n    imports: [",
+                Role::Coordinator.account()
+            );
+            for subject in WORKER_REQUESTS {
+                let _ = writeln!(text, "      {{ service: {} }}", of(Role::Coordinator, subject));
+            }
+            let _ = writeln!(text, "      {{ stream: {} }}\n    ]", of(Role::Coordinator, ASIDE));
+        }
+    }
+    text + "  }\n"
+}
+
+/// Returns a subject of a role's account, as an import names it.
+fn of(role: Role, subject: &str) -> String {
+    format!("{{ account: {}, subject: {subject:?} }}", role.account())
+}
+
+/// Writes a new file that other users can't read.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
