@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use pl_cluster::{Connection, Next, Role, ServerAddress, Worker};
 use pl_testing::{Requirement, skip_or_fail};
 
 use crate::support::{
@@ -260,6 +261,39 @@ fn a_machine_that_differs_is_told_what_differs() {
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("was not allowed") && message.contains("tests/data/tiny"), "{message}");
+}
+
+#[test]
+fn a_worker_that_lies_is_put_aside_and_the_run_goes_on() {
+    let Some(nats) = Nats::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = scenario("letters/tree-l2.mas");
+    let reference = one_process(folder.path(), &file, &[]);
+    let out = folder.path().join("workers");
+    let child = Process::start(&mut nats.run(&file, &out, &[]));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let refusal = runtime.block_on(async {
+        let address = ServerAddress { url: nats.url(), ..ServerAddress::default() };
+        let connection = Connection::open(&address, "liar", Role::Worker).await.unwrap();
+        let run = loop {
+            if let Some(run) = pl_cluster::runs(&connection).await.unwrap().into_iter().next() {
+                break run.run;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        let liar = Worker::join(&connection, &run, "liar").await.unwrap();
+        loop {
+            match liar.next().await {
+                Ok(Next::Play(task)) => task.finish(b"all of them won".to_vec()).await.unwrap(),
+                Ok(Next::Idle | Next::Ended) => {}
+                Err(error) => break error.to_string(),
+            }
+        }
+    });
+    assert!(refusal.contains("has put this worker aside: task held_out 0."), "{refusal}");
+    let _honest = nats.worker("honest");
+    ends(child);
+    assert_equal_runs(&reference, &out, "a worker has lied");
 }
 
 /// Returns the settings of a file's `cluster` block for this server.

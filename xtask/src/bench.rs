@@ -3,6 +3,7 @@
 //! Rates come from the run's own `timings.jsonl`, memory from the kernel. Machines differ and are shared: compare
 //! rows of one table with each other.
 
+pub mod cluster;
 pub mod engine;
 pub mod servers;
 

@@ -20,6 +20,7 @@
 //! cargo xtask bench engine    set up, then measure generation and training next to their peers
 //! cargo xtask bench servers   set up, then measure `serve` under load and what its client costs
 //! cargo xtask bench sandbox   set up, then measure both sandbox backends next to python3 and docker
+//! cargo xtask bench cluster   measure up to 10,000 simulated workers on a NATS server, and Ray
 //! ```
 
 mod architecture;
@@ -47,7 +48,7 @@ use crate::cargo::cargo;
 use crate::setup::Libtorch;
 
 const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | \
-     attack [sandbox | plugins | files | faults]… | attack fuzz [--minutes N] [--jobs N] [--built] | attack fuzz table | dist | gpu-kit [--dry-run] | toolchains | servers | model NAME | architecture | reproduce NAME [--seeds 1,2,3] [--set KEY=VALUE] [--out DIR] [--table] [--figure FILE.svg] | bench [engine | servers | sandbox]";
+     attack [sandbox | plugins | files | faults]… | attack fuzz [--minutes N] [--jobs N] [--built] | attack fuzz table | dist | gpu-kit [--dry-run] | toolchains | servers | model NAME | architecture | reproduce NAME [--seeds 1,2,3] [--set KEY=VALUE] [--out DIR] [--table] [--figure FILE.svg] | bench [engine | servers | sandbox | cluster]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -83,6 +84,7 @@ fn dispatch(arguments: &[String]) -> Result<u8> {
         Some(("bench", [])) => bench::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "engine" => bench::engine::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "servers" => bench::servers::run(&root).map(|()| 0),
+        Some(("bench", [what])) if what == "cluster" => bench::cluster::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "sandbox" => bench::sandbox(&root).map(|()| 0),
         _ => bail!(USAGE),
     }

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, Context};
@@ -13,8 +14,11 @@ use tokio::sync::watch;
 use crate::error::Error;
 use crate::roles::Role;
 
-/// Longest time that a request waits for a server that is away.
+/// Longest time that a request waits for a server that is away, or that has no room.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(120);
+
+/// Time between signs of life. Two without an answer are a broken link, and the connection is made again.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Time in which the refusal of a request explains that it failed.
 const REFUSAL: Duration = Duration::from_secs(10);
@@ -47,6 +51,8 @@ pub struct Connection {
     connects: watch::Receiver<u64>,
     /// Last thing that the server did not allow.
     refusal: watch::Receiver<Option<Refusal>>,
+    /// Longest time that a request waits for a server that is away.
+    patience: Duration,
 }
 
 /// Something that the server did not allow.
@@ -84,6 +90,7 @@ impl Connection {
             })
             // Only servers that the user has named.
             .ignore_discovered_servers()
+            .ping_interval(PING_INTERVAL)
             .connection_timeout(Duration::from_secs(5))
             .request_timeout(Some(Duration::from_secs(5)))
             .reconnect_delay_callback(|attempts| LONGEST_PAUSE.min(FIRST_PAUSE * attempts.min(100) as u32));
@@ -105,7 +112,8 @@ impl Connection {
         let client = options.connect(urls).await.map_err(failed)?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(Duration::from_secs(5));
-        let connection = Connection { client, context, server, role, connects, refusal };
+        let connection =
+            Connection { client, context, server, role, connects, refusal, patience: LONGEST_OUTAGE };
         let action = "tell what it keeps";
         let account = tokio::select! {
             account = connection.context.query_account() => account,
@@ -116,9 +124,20 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Gives up requests after this time, instead of two minutes.
+    pub fn with_patience(self, patience: Duration) -> Connection {
+        Connection { patience, ..self }
+    }
+
     /// Returns the address as it was given.
     pub fn server(&self) -> &str {
         &self.server
+    }
+
+    /// Returns the numbers of bytes that were received and sent so far.
+    pub fn traffic(&self) -> (u64, u64) {
+        let statistics = self.client.statistics();
+        (statistics.in_bytes.load(Ordering::Relaxed), statistics.out_bytes.load(Ordering::Relaxed))
     }
 
     /// Returns the largest message that is sent as it is. Larger ones go through the object store.
@@ -170,7 +189,7 @@ impl Connection {
     /// harm.
     ///
     /// # Errors
-    /// The error of the last attempt, if none succeeded for two minutes; [`Error::Refused`] if the server doesn't allow it.
+    /// The error of the last attempt, if none succeeded for two minutes ([`Connection::with_patience`]); [`Error::Refused`] if the server doesn't allow it.
     pub(crate) async fn persist<T, E: Display, F: Future<Output = Result<T, E>>>(
         &self,
         action: &str,
@@ -189,7 +208,7 @@ impl Connection {
                 Ok(result) => return Ok(result),
                 Err(error) => error,
             };
-            if started.elapsed() > LONGEST_OUTAGE {
+            if started.elapsed() > self.patience {
                 return Err(self.failed(action)(error));
             }
             tracing::debug!(server = self.server, action, %error, "trying again");

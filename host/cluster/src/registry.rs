@@ -52,21 +52,24 @@ pub async fn runs(connection: &Connection) -> Result<Vec<RunEntry>, Error> {
     for key in keys {
         entries.extend(find(connection, &store, key).await?);
     }
-    entries.sort_by(|a: &RunEntry, b| b.started.cmp(&a.started).then_with(|| a.run.cmp(&b.run)));
-    Ok(entries)
+    // The server's order: the clocks of coordinators may differ.
+    entries.sort_by_key(|(revision, _)| std::cmp::Reverse(*revision));
+    Ok(entries.into_iter().map(|(_, entry)| entry).collect())
 }
 
 /// Finds a run. Returns `None` if it has ended, or its entry is not one.
 pub(crate) async fn find_run(connection: &Connection, run: &str) -> Result<Option<RunEntry>, Error> {
     match connection.context.get_key_value(REGISTRY).await {
-        Ok(store) => find(connection, &store, run).await,
+        Ok(store) => Ok(find(connection, &store, run).await?.map(|(_, entry)| entry)),
         Err(_) => Ok(None),
     }
 }
 
-async fn find(connection: &Connection, store: &Store, run: &str) -> Result<Option<RunEntry>, Error> {
-    let value = store.get(run).await.map_err(connection.failed("read the entry of a run"))?;
-    Ok(value.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+/// Returns the entry of a run with its revision.
+async fn find(connection: &Connection, store: &Store, run: &str) -> Result<Option<(u64, RunEntry)>, Error> {
+    let value = store.entry(run).await.map_err(connection.failed("read the entry of a run"))?;
+    let value = value.filter(|value| value.operation == kv::Operation::Put);
+    Ok(value.and_then(|value| Some((value.revision, serde_json::from_slice(&value.value).ok()?))))
 }
 
 /// Opens the registry, which is made if the server has none.

@@ -22,8 +22,9 @@ use crate::result_log;
 /// Deliveries of a lease after which no worker plays it any more.
 const MOST_DELIVERIES: i64 = 5;
 
-/// Time that a request for a lease waits at the server.
-const LONGEST_PULL: Duration = Duration::from_secs(5);
+/// Time that a request for a lease waits at the server. The end of a run, or of the connection, ends it before. Thousands of
+/// workers that ask more often would have the server do nothing else.
+const LONGEST_PULL: Duration = Duration::from_secs(30);
 
 /// Time that `pl-host cluster status` waits for answers.
 const LONGEST_ANSWER: Duration = Duration::from_millis(500);

@@ -94,7 +94,7 @@ fn python() -> Result<PathBuf> {
     Ok(python)
 }
 
-fn succeed(command: &mut Command) -> Result<()> {
+pub(super) fn succeed(command: &mut Command) -> Result<()> {
     let status =
         command.stdout(std::io::stderr()).status().with_context(|| format!("cannot start {command:?}"))?;
     if !status.success() {

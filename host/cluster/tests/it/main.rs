@@ -7,8 +7,10 @@
     reason = "a test crate: a panic is how a test fails"
 )]
 
+mod link;
 mod roles;
 mod tls;
+mod weather;
 
 use std::convert::Infallible;
 use std::io;

@@ -118,3 +118,90 @@ fn check_transition(task: &TaskToPlay, transition: &Transition) -> Result<(), Mi
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::slice;
+
+    use pl_plugin::Task;
+    use pl_types::{Group, Key, Phase};
+
+    use super::super::task::Team;
+    use super::*;
+
+    fn task() -> TaskToPlay {
+        TaskToPlay {
+            team: Team::Scenario(0),
+            seed: 1,
+            phase: Phase::Train,
+            step: 3,
+            number: 2,
+            task: Task { id: "t".to_owned(), data: "{}".to_owned() },
+            mode: pl_dsl::workflow::Rollout::Flat,
+            samples: 2,
+            first_sample: 0,
+            versions: vec![0],
+        }
+    }
+
+    fn transition() -> Transition {
+        Transition {
+            key: Key { step: 3, task: 2, sample: 0, node_visit: 0, agent: 0, branch: 0, call: 0 },
+            group: Group { step: 3, task: 2, agent: 0, turn: 0, node_visit: None },
+            task_id: "t".to_owned(),
+            agent: "a".to_owned(),
+            policy: 0,
+            turn: 0,
+            prompt: vec![1],
+            completion: vec![2, 3],
+            logprobs: vec![-0.5, 0.0],
+            support: None,
+            temperature: 1.0,
+            max_tokens: 8,
+            cut_off: false,
+            final_call: true,
+            versions: vec![0],
+            version: 0,
+            team_reward: 1.0,
+            local_reward: 0.0,
+            reward: 1.0,
+            success: true,
+            chosen: true,
+            action: "null".to_owned(),
+            state: String::new(),
+            next_prompt: None,
+            values: None,
+        }
+    }
+
+    #[test]
+    fn a_transition_that_can_not_be_of_its_task_is_refused() {
+        let task = task();
+        check_transition(&task, &transition()).unwrap();
+        type Change = fn(&mut Transition);
+        let lies: [(Change, &str); 8] = [
+            (|own| own.key.task = 1, "it has a transition of task 3.1"),
+            (|own| own.key.step = 4, "it has a transition of task 4.2"),
+            (|own| own.logprobs.truncate(1), "a completion of 2 tokens has 1 log-probs"),
+            (|own| own.values = Some(vec![0.0]), "a completion of 2 tokens has 2 log-probs"),
+            (|own| own.support = Some(Vec::new()), "a completion of 2 tokens has 2 log-probs"),
+            (|own| own.logprobs[0] = 0.5, "a token has the log-prob 0.5"),
+            (|own| own.logprobs[0] = f32::NAN, "a token has the log-prob NaN"),
+            (|own| own.reward = f64::INFINITY, "a reward is inf"),
+        ];
+        for (change, expected) in lies {
+            let mut lie = transition();
+            change(&mut lie);
+            assert_eq!(check_transition(&task, &lie).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_result_without_its_episodes_is_refused() {
+        let refused = decode(&task(), &encode("train 3.2", Vec::new()).unwrap()).unwrap_err().to_string();
+        assert!(refused.contains("episode 0 is missing"), "{refused}");
+        for bytes in [&b"no archive"[..], slice::from_ref(&0)] {
+            assert!(decode(&task(), bytes).is_err());
+        }
+    }
+}

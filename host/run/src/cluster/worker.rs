@@ -256,3 +256,31 @@ impl TaskPlayer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(mixed_cpus: bool) -> WorkerOptions {
+        WorkerOptions {
+            address: pl_cluster::ServerAddress::default(),
+            run: None,
+            name: "a".to_owned(),
+            slots: 1,
+            device: tch::Device::Cpu,
+            trust: false,
+            mixed_cpus,
+        }
+    }
+
+    #[test]
+    fn another_kind_of_cpu_is_refused_unless_the_user_takes_it() {
+        check_cpu("run-1", &cpu_kind(), &options(false)).unwrap();
+        let message = check_cpu("run-1", "riscv64", &options(false)).unwrap_err().to_string();
+        assert!(
+            message.contains("the coordinator has riscv64") && message.contains("--mixed-cpus"),
+            "{message}"
+        );
+        check_cpu("run-1", "riscv64", &options(true)).unwrap();
+    }
+}
