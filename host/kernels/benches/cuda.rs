@@ -21,7 +21,8 @@ const SHAPES: [(i64, i64); 2] = [(2048, 151_936), (576, 49_152)];
 static KERNELS: OnceLock<std::sync::Arc<Kernels>> = OnceLock::new();
 
 fn main() {
-    if let Some(Err(error)) = find_libtorch_cuda().map(|library| load(&library)) {
+    // SAFETY: libtorch's own library, whose initialisation registers its operators.
+    if let Some(Err(error)) = find_libtorch_cuda().map(|library| unsafe { load(&library) }) {
         println!("skipped: {error}");
         return;
     }

@@ -274,3 +274,44 @@ fn a_copied_block_equals_its_source() {
     cpu.attend(&Attention { cache: &cache, layer: 0, q: &qkv, stride: 6, queries: &queries }, &mut out);
     assert_eq!(out, [7.0, 8.0]);
 }
+
+#[test]
+#[should_panic(expected = "two rows have the same slot")]
+fn two_threads_write_no_slot_together() {
+    let cpu = Cpu::new(2).unwrap();
+    let heads = Heads { heads: 1, kv_heads: 1, dim: 2 };
+    let mut cache = KvCache::new(heads, 1);
+    let table = [1.0f32; 4];
+    let rotation = Rotation { cos: &table, sin: &table, q_norm: None, k_norm: None };
+    cpu.rotate(rotation, heads, &mut [0.0; 18], &[(3, 0), (3, 1), (3, 0)], 0, &mut cache);
+}
+
+#[test]
+fn a_matrix_that_was_packed_for_other_instructions_is_refused() {
+    let narrow = Cpu::with_level(1, SimdLevel::Portable).unwrap();
+    let wide = Cpu::new(1).unwrap();
+    if wide.level() != SimdLevel::Avx512 {
+        // All others have panels of one width.
+        return;
+    }
+    let matrix = Matrix::pack(&narrow, &[0.0; 16], 16, 1, WeightFormat::F32);
+    let term = Term { rows: 0..1, x: &[1.0], stride: 1, offset: 0, matrix: &matrix };
+    let product = Product { rows: 0..1, terms: &[term], epilogue: Epilogue::Store, offset: 0 };
+    let result = std::panic::catch_unwind(|| Cpu::new(1).unwrap().products(&[product], &mut [0.0; 16], 16));
+    assert!(result.is_err());
+}
+
+#[test]
+fn sizes_that_overflow_are_refused() {
+    let cpu = Cpu::new(1).unwrap();
+    let matrix = Matrix::pack(&cpu, &[0.0; 4], 2, 2, WeightFormat::F32);
+    let huge = usize::MAX / 2 + 1;
+    for (rows, stride) in [(0..3, huge), (0..1, usize::MAX)] {
+        let term = Term { rows: rows.clone(), x: &[1.0; 8], stride, offset: 0, matrix: &matrix };
+        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let product = Product { rows, terms: &[term], epilogue: Epilogue::Store, offset: 0 };
+            cpu.products(&[product], &mut [0.0; 8], 2);
+        }));
+        assert_eq!(refused.is_err(), stride == huge);
+    }
+}

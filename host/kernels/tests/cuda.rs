@@ -9,7 +9,8 @@ use tch::{Cuda, Device, Kind, Tensor};
 /// Returns the first device, after loading libtorch's CUDA libraries.
 fn device() -> Option<Device> {
     if let Some(library) = find_libtorch_cuda()
-        && let Err(error) = load(&library)
+        // SAFETY: libtorch's own library, whose initialisation registers its operators.
+        && let Err(error) = unsafe { load(&library) }
     {
         pl_testing::skip_or_fail(pl_testing::Requirement::Cuda, &error.to_string());
         return None;

@@ -43,6 +43,10 @@ at::Tensor* pl_linear(const at::Tensor* x, const at::Tensor* w, char* reason, si
   } catch (const std::exception& error) {
     std::snprintf(reason, size, "%s", error.what());
     return nullptr;
+  } catch (...) {
+    // No exception may reach Rust.
+    std::snprintf(reason, size, "an exception of an unknown type");
+    return nullptr;
   }
 }
 }

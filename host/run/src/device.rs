@@ -59,7 +59,8 @@ impl CudaProbe for SystemProbe {
     }
 
     fn load(&self, libraries: &Path) -> Result<(), cuda::Error> {
-        cuda::load(libraries)
+        // SAFETY: libtorch's own library, found by its name, whose initialisation registers its operators.
+        unsafe { cuda::load(libraries) }
     }
 
     fn libtorch_finds_device(&self) -> bool {

@@ -152,7 +152,8 @@ static DEVICE: LazyLock<Device> = LazyLock::new(|| {
         return Device::Cpu;
     }
     if let Some(library) = find_libtorch_cuda() {
-        load(&library).expect("libtorch's CUDA libraries can be loaded");
+        // SAFETY: libtorch's own library, whose initialisation registers its operators.
+        unsafe { load(&library) }.expect("libtorch's CUDA libraries can be loaded");
     }
     let cache = cache().expect("HOME or PL_HOST_CACHE is set");
     open(0, &KernelSettings::new(&cache)).expect("a CUDA device with kernels");

@@ -105,7 +105,7 @@ impl KvCache {
         self.reserve([to]);
         let count = self.block_bytes() / size_of::<f32>();
         let (from, to) = (self.page(from), self.page(to));
-        // SAFETY: both are blocks; copying one onto itself changes nothing.
+        // SAFETY: both are blocks of this size, and `self` is borrowed exclusively; copying one onto itself changes nothing.
         unsafe { std::ptr::copy(from.start.as_ptr(), to.start.as_ptr(), count) };
     }
 
@@ -139,7 +139,7 @@ impl KvCache {
     fn head_start(&self, block: u32, layer: usize, head: usize) -> *mut f32 {
         assert!(layer < self.layers && head < self.heads.kv_heads, "layer {layer}, head {head}");
         let offset = (layer * self.heads.kv_heads + head) * (self.heads.keys_len() + self.heads.values_len());
-        // SAFETY: within the page.
+        // SAFETY: within the page, as checked.
         unsafe { self.page(block).start.as_ptr().add(offset) }
     }
 
@@ -253,7 +253,7 @@ impl Kernel for HeadGroupKernel<'_> {
         let count = self.q.len() / dim;
         let mut done = 0;
         while done < count {
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the level and the blocks are the caller's; there are as many heads left as each arm computes.
             unsafe {
                 done += match count - done {
                     1 => self.attend_heads::<S, 1>(done),

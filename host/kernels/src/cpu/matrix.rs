@@ -54,7 +54,11 @@ impl Matrix {
     /// # Panics
     /// If there are not `outputs x inputs` values.
     pub fn pack(cpu: &Cpu, values: &[f32], outputs: usize, inputs: usize, format: WeightFormat) -> Self {
-        assert_eq!(values.len(), outputs * inputs, "values of a matrix [{outputs}, {inputs}]");
+        assert_eq!(
+            Some(values.len()),
+            outputs.checked_mul(inputs),
+            "values of a matrix [{outputs}, {inputs}]"
+        );
         let panel = panel(cpu.level);
         let panels = outputs.div_ceil(panel);
         let mut memory = AlignedMemory::zeroed(panels * panel * inputs * format.bytes());
@@ -119,14 +123,19 @@ impl Matrix {
         }
     }
 
+    /// Returns the number of outputs of a panel.
+    pub(crate) fn panel(&self) -> usize {
+        self.panel
+    }
+
     pub(crate) fn panels(&self) -> usize {
         self.outputs.div_ceil(self.panel)
     }
 
     /// Returns the address of a panel's weights.
     pub(crate) fn panel_start(&self, panel: usize) -> *const u8 {
-        debug_assert!(panel < self.panels());
-        // SAFETY: within the allocation.
+        assert!(panel < self.panels(), "panel {panel} of {}", self.panels());
+        // SAFETY: within the allocation, as checked.
         unsafe { self.memory.start.as_ptr().add(panel * self.panel * self.inputs * self.format.bytes()) }
     }
 }
@@ -193,7 +202,8 @@ impl AlignedMemory {
     }
 
     fn slice<T>(&self) -> &[T] {
-        // SAFETY: T is f32 or u16, for which every bit pattern is valid.
+        // SAFETY: T is f32 or u16, for which every bit pattern is valid and whose alignment is at most 64; all bytes were
+        // written.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.layout.size() / size_of::<T>()) }
     }
 

@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::Cpu;
-use super::matrix::{Matrix, WeightFormat};
+use super::matrix::{Matrix, WeightFormat, panel};
 use super::simd::{Kernel, Simd};
 use super::thread_pool::{DisjointSlice, Scratch};
 
@@ -64,16 +64,17 @@ impl Cpu {
     /// Computes products into `out` (`[rows, stride]`). No two products may write the same part of it.
     ///
     /// # Panics
-    /// If a term's rows, inputs or outputs do not match `out` or each other.
+    /// If a term's rows, inputs or outputs do not match `out` or each other, or if a matrix was packed for other
+    /// instructions.
     pub fn products(&self, products: &[Product<'_>], out: &mut [f32], stride: usize) {
         let mut written: Vec<(Range<usize>, Range<usize>)> = Vec::new();
         let mut tasks = Vec::new();
         for (index, product) in products.iter().enumerate() {
             let Some(first) = product.terms.first() else { continue };
             let outputs = first.matrix.outputs();
-            product.check(outputs);
-            assert!(product.offset + outputs <= stride, "outputs past the end of a row");
-            assert!(product.rows.end * stride <= out.len(), "rows past the end of the output");
+            product.check(outputs, panel(self.level));
+            assert!(product.offset.saturating_add(outputs) <= stride, "outputs past the end of a row");
+            assert!(product.rows.end.saturating_mul(stride) <= out.len(), "rows past the end of the output");
             let (rows, columns) = (product.rows.clone(), product.offset..product.offset + outputs);
             let disjoint = |a: &Range<usize>, b: &Range<usize>| a.end <= b.start || b.end <= a.start;
             assert!(
@@ -96,15 +97,17 @@ impl Cpu {
 }
 
 impl Product<'_> {
-    fn check(&self, outputs: usize) {
+    fn check(&self, outputs: usize, panel: usize) {
         assert!(self.rows.start <= self.rows.end, "a product's rows");
         let gate: &[Term<'_>] = if let Epilogue::Gate(terms) = &self.epilogue { terms } else { &[] };
         for term in self.terms.iter().chain(gate) {
             assert_eq!(term.matrix.outputs(), outputs, "terms of one product have the same outputs");
+            assert_eq!(term.matrix.panel(), panel, "a matrix that was packed for other instructions");
             let within = self.rows.start <= term.rows.start && term.rows.end <= self.rows.end;
             assert!(within && term.rows.start <= term.rows.end, "a term's rows");
-            assert!(term.offset + term.matrix.inputs() <= term.stride, "a term's inputs");
-            let needed = term.rows.end.saturating_sub(1) * term.stride + term.offset + term.matrix.inputs();
+            let inputs = term.offset.saturating_add(term.matrix.inputs());
+            assert!(inputs <= term.stride, "a term's inputs");
+            let needed = term.rows.end.saturating_sub(1).saturating_mul(term.stride).saturating_add(inputs);
             assert!(term.rows.is_empty() || term.x.len() >= needed, "a term's inputs are too few");
         }
         if let Epilogue::Bias(bias) = self.epilogue {

@@ -28,7 +28,7 @@ impl Cpu {
     /// `slots[r].1` of a sequence, stored in slot `position % BLOCK` of the block `slots[r].0`.
     ///
     /// # Panics
-    /// If shapes do not match, or if a position is past the rotary table.
+    /// If shapes do not match, if a position is past the rotary table, or if two rows have the same slot.
     pub fn rotate(
         &self,
         rotation: Rotation<'_>,
@@ -45,6 +45,9 @@ impl Cpu {
         }
         let positions = (rotation.cos.len() / heads.dim).min(rotation.sin.len() / heads.dim);
         assert!(slots.iter().all(|(_, position)| *position < positions), "a position past the rotary table");
+        let mut targets: Vec<_> = slots.iter().map(|(block, position)| (*block, position % BLOCK)).collect();
+        targets.sort_unstable();
+        assert!(targets.windows(2).all(|pair| pair[0] != pair[1]), "two rows have the same slot");
         cache.reserve(slots.iter().map(|(block, _)| *block));
         let cache = &*cache;
         let qkv = DisjointSlice::new(qkv);
@@ -64,8 +67,7 @@ impl Cpu {
                 block,
                 slot: position % BLOCK,
             };
-            // SAFETY: the level was detected; no two rows are the same token of a sequence, so that slots
-            // differ.
+            // SAFETY: the level was detected; the blocks were reserved, and slots differ, as checked.
             unsafe { level.run(kernel) };
         });
     }

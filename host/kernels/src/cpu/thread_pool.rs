@@ -98,7 +98,7 @@ impl ThreadPool {
     /// is thread 0). Returns when all iterations have ended.
     ///
     /// # Panics
-    /// If the body panics, after the other iterations in progress have ended.
+    /// If the body panics, after the other iterations in progress have ended, or starts a loop of this pool.
     pub fn for_each<F: Fn(usize, usize) + Sync>(&self, count: usize, body: F) {
         if count <= 1 || self.workers.is_empty() {
             (0..count).for_each(|i| body(0, i));
@@ -110,13 +110,16 @@ impl ThreadPool {
             unsafe { (*body.cast::<F>())(thread, iteration) }
         }
         let shared = &*self.shared;
+        let before = shared.state.load(Ordering::Acquire);
+        assert!(before & (OPEN | WORKERS) == 0, "a loop within a loop of the same pool");
         let task = LoopTask { call: call::<F>, body: std::ptr::from_ref(&body).cast(), count };
-        // SAFETY: the previous loop is closed, and all workers have left it.
+        // SAFETY: the previous loop is closed, and all workers have left it, as checked; this thread alone opens loops,
+        // since the pool is not Sync.
         unsafe { *shared.task.get() = task };
         shared.next_iteration.store(0, Ordering::Relaxed);
         // SeqCst here and in `park`: either a worker that parks sees the loop, or this thread sees the parked
         // worker.
-        let round = (shared.state.load(Ordering::Relaxed) & !(ROUND - 1)).wrapping_add(ROUND);
+        let round = (before & !(ROUND - 1)).wrapping_add(ROUND);
         shared.state.store(round | OPEN, Ordering::SeqCst);
         if shared.parked.load(Ordering::SeqCst) > 0 {
             let _guard = shared.park_lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,10 +136,12 @@ impl ThreadPool {
             // A worker that lost its core may need this one.
             if spins.is_multiple_of(4096) { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
+        // Read in any case: the next loop has not failed.
+        let elsewhere = shared.panicked.swap(false, Ordering::AcqRel);
         if let Err(panic) = own {
             resume_unwind(panic);
         }
-        assert!(!shared.panicked.swap(false, Ordering::AcqRel), "a kernel failed on another thread");
+        assert!(!elsewhere, "a kernel failed on another thread");
     }
 }
 
@@ -229,7 +234,7 @@ impl Drop for ThreadPool {
 #[derive(Default)]
 pub(crate) struct Scratch(UnsafeCell<Vec<f32>>);
 
-// SAFETY: `Scratch::get` is called only by the thread that owns it.
+// SAFETY: `Scratch::get` requires that only the thread that owns it calls it.
 unsafe impl Sync for Scratch {}
 
 impl Scratch {
@@ -239,7 +244,7 @@ impl Scratch {
     /// To be called only by the thread that owns this scratch, and not during an earlier borrow.
     #[allow(clippy::mut_from_ref, reason = "each thread has its own")]
     pub(crate) unsafe fn get(&self, len: usize) -> &mut [f32] {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that nothing else refers to the numbers.
         let held = unsafe { &mut *self.0.get() };
         if held.len() < len {
             held.resize(len, 0.0);
@@ -314,6 +319,29 @@ mod tests {
             });
             assert_eq!(sum.load(Ordering::Relaxed), 64 * 63 / 2);
         }
+    }
+
+    #[test]
+    fn a_loop_within_a_loop_is_refused() {
+        use std::rc::Rc;
+
+        thread_local! {
+            static POOL: std::cell::RefCell<Option<Rc<ThreadPool>>> = const { std::cell::RefCell::new(None) };
+        }
+        let pool = Rc::new(ThreadPool::new(2).unwrap());
+        POOL.set(Some(Rc::clone(&pool)));
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            pool.for_each(64, |thread, _| {
+                // Only the calling thread can reach the pool.
+                if thread == 0 {
+                    let again = POOL.with_borrow(|pool| pool.clone().unwrap());
+                    again.for_each(64, |_, _| std::hint::spin_loop());
+                }
+            });
+        }));
+        let message = *result.unwrap_err().downcast::<&str>().unwrap();
+        assert_eq!(message, "a loop within a loop of the same pool");
+        pool.for_each(64, |_, _| {});
     }
 
     #[test]

@@ -43,9 +43,11 @@ impl Compiler {
             }
             // NVRTC loads these itself, but only from the system's library folders.
             for builtins in builtins(folder) {
-                library::load(&builtins)?;
+                // SAFETY: a library of NVRTC by its name, whose loading has no side effects; the user chose the folder.
+                unsafe { library::load(&builtins)? };
             }
-            library::load(&nvrtc)?;
+            // SAFETY: as above.
+            unsafe { library::load(&nvrtc)? };
             break;
         }
         // SAFETY: loads NVRTC, whose loading has no side effects; found by name if it is already loaded.
@@ -100,14 +102,16 @@ impl Drop for Program {
 fn compile(text: &str, options: &[String], failed: impl Fn(String) -> Error) -> Result<Vec<u8>, Error> {
     let text = CString::new(text).map_err(|e| failed(e.to_string()))?;
     let program = Program(result::create_program(&text, None).map_err(|e| failed(e.to_string()))?);
-    // SAFETY: the program was created and not destroyed, here and below.
+    // SAFETY: the program was created and not destroyed.
     if let Err(error) = unsafe { result::compile_program(program.0, options) } {
+        // SAFETY: as above.
         let log = unsafe { result::get_program_log(program.0) }.unwrap_or_default();
         let log: Vec<u8> = log.into_iter().map(|c| c as u8).collect();
         let log = CStr::from_bytes_until_nul(&log).map(CStr::to_string_lossy).unwrap_or_default();
         return Err(failed(format!("{error}\n{log}")));
     }
     let mut size = 0;
+    // SAFETY: as above; it writes one number.
     unsafe { sys::nvrtcGetCUBINSize(program.0, &raw mut size) }
         .result()
         .map_err(|e| failed(e.to_string()))?;

@@ -14,10 +14,13 @@ pub const LIBTORCH_CUDA_VARIABLE: &str = "PL_HOST_LIBTORCH_CUDA";
 ///
 /// # Errors
 /// [`Error::Library`] with the loader's message.
-pub fn load(path: &Path) -> Result<(), Error> {
+///
+/// # Safety
+/// The library's initialisation is sound, which runs when it is loaded.
+pub unsafe fn load(path: &Path) -> Result<(), Error> {
     let failed = |reason: String| Error::Library { path: path.to_owned(), reason };
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|e| failed(e.to_string()))?;
-    // SAFETY: `name` is a C string. The caller knows what the library does when it is loaded.
+    // SAFETY: `name` is a C string; the caller guarantees the rest.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     if !handle.is_null() {
         return Ok(());
@@ -99,7 +102,8 @@ mod tests {
         let path = folder.path().join("libnothing.so");
         std::fs::write(&path, "not a library").unwrap();
         for path in [path, folder.path().join("libmissing.so")] {
-            let message = load(&path).unwrap_err().to_string();
+            // SAFETY: neither is a library.
+            let message = unsafe { load(&path) }.unwrap_err().to_string();
             assert!(message.starts_with(&format!("{} can't be loaded: ", path.display())), "{message}");
         }
     }

@@ -20,8 +20,9 @@ pub(crate) struct MappedFile {
 impl MappedFile {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(Error::io(path))?;
-        // SAFETY: the map is read once, while loading. If another program truncates the file meanwhile, this
-        // one ends with SIGBUS, which can't be avoided without copies.
+        // SAFETY: sound as long as no other program writes into the file while it is mapped, which is while a model is
+        // loaded. Only programs of those who may write the user's model can; one that truncates the file ends this one with
+        // SIGBUS. It can't be avoided without copies.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io(path))?;
         Ok(Self { path: path.to_path_buf(), file, map })
     }
@@ -40,8 +41,13 @@ impl MappedFile {
     pub(crate) fn release(&self, part: &[u8]) {
         #[cfg(unix)]
         {
-            let offset = part.as_ptr() as usize - self.map.as_ptr() as usize;
-            // SAFETY: the pages are unmodified pages of the file, so that a later read loads them again.
+            let offset = (part.as_ptr() as usize).wrapping_sub(self.map.as_ptr() as usize);
+            if offset.checked_add(part.len()).is_none_or(|end| end > self.map.len()) {
+                // No part of this file.
+                return;
+            }
+            // SAFETY: within the map, as checked. The pages are unmodified pages of the file, so that a later read loads
+            // them again.
             let advised = unsafe {
                 self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, part.len())
             };

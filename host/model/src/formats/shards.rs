@@ -69,7 +69,10 @@ impl Shards {
                 let kind = kind(map.path(), &name, view.dtype())?;
                 let start = view.data().as_ptr() as usize - map.as_ptr() as usize;
                 let bytes = start..start + view.data().len();
-                let shape = view.shape().iter().map(|n| *n as i64).collect();
+                let shape: Result<Vec<i64>, _> = view.shape().iter().map(|n| i64::try_from(*n)).collect();
+                let shape = shape.map_err(|_| {
+                    Error::format(map.path(), format!("the tensor `{name}` has a size that no memory has"))
+                })?;
                 entries.insert(name, TensorEntry { file, kind, shape, bytes });
             }
         }
@@ -96,10 +99,14 @@ impl Shards {
         let Some(entry) = self.entries.get(name) else { return Ok(None) };
         let map = &self.files[entry.file];
         let data = &map[entry.bytes.clone()];
-        // SAFETY: the data has the length of the shape (the parser checks that), the map outlives the tensor,
-        // and all tensors in this memory are dropped before this function returns.
-        let stored =
-            unsafe { Tensor::f_from_blob(data.as_ptr(), &entry.shape, &[], entry.kind, Device::Cpu) }?;
+        let stored = if data.as_ptr().addr().is_multiple_of(entry.kind.elt_size_in_bytes()) {
+            // SAFETY: the data has the length of the shape (the parser checks that) and the alignment of its numbers, the
+            // map outlives the tensor, and all tensors in this memory are dropped before this function returns.
+            unsafe { Tensor::f_from_blob(data.as_ptr(), &entry.shape, &[], entry.kind, Device::Cpu) }?
+        } else {
+            // The header has an odd length. This copies.
+            Tensor::f_from_data_size(data, &entry.shape, entry.kind)?
+        };
         let converted = store(&stored)?;
         let own = if converted.data_ptr() == stored.data_ptr() {
             let mut own = stored.f_empty_like()?;

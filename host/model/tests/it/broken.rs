@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use pl_model::Model;
+use pl_model::{Model, TensorSet};
 use pl_types::Dtype;
 use tch::{Device, Kind, Tensor};
 
@@ -21,6 +21,42 @@ fn folder() -> tempfile::TempDir {
 
 fn refusal(path: &Path) -> String {
     Model::load(path, Device::Cpu, Dtype::F32).unwrap_err().to_string()
+}
+
+/// Returns the JSON at the beginning of a safetensors file.
+fn header(file: &[u8]) -> &[u8] {
+    let length = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
+    &file[8..8 + length]
+}
+
+/// Writes a safetensors file with another header and the tensors of `file`.
+fn write_safetensors(path: &Path, json: &str, file: &[u8]) {
+    let tensors = &file[8 + header(file).len()..];
+    fs::write(path, [&(json.len() as u64).to_le_bytes()[..], json.as_bytes(), tensors].concat()).unwrap();
+}
+
+/// libtorch and Rust read numbers at their alignment, which a header of an odd length takes from all tensors.
+#[test]
+fn tensors_at_odd_addresses_are_read() {
+    let odd = folder();
+    let path = odd.path().join("model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    let json = String::from_utf8(header(&bytes).to_vec()).unwrap();
+    let weights = || {
+        let model = Model::load(odd.path(), Device::Cpu, Dtype::F32).unwrap();
+        let parameters = model.weights.parameters();
+        parameters
+            .into_iter()
+            .map(|(_, tensor)| Vec::<f32>::try_from(tensor.reshape([-1])).unwrap())
+            .collect::<Vec<_>>()
+    };
+    let even = weights();
+    write_safetensors(&path, &format!("{} ", json.trim_end()), &bytes);
+    let length = header(&fs::read(&path).unwrap()).len();
+    if length.is_multiple_of(2) {
+        write_safetensors(&path, &format!("{}  ", json.trim_end()), &bytes);
+    }
+    assert_eq!(weights(), even);
 }
 
 #[test]
@@ -96,6 +132,15 @@ fn folders() {
     assert!(refusal(shards.path()).contains("`model.embed_tokens.weight` is missing"));
     write("[]");
     assert!(refusal(shards.path()).contains("weight_map"));
+
+    // Sizes that are no numbers of libtorch, of a tensor without values.
+    let vast = folder();
+    let path = vast.path().join("model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    let header = String::from_utf8(header(&bytes).to_vec()).unwrap();
+    let claim = "{\"vast\":{\"dtype\":\"F32\",\"shape\":[9223372036854775808,0],\"data_offsets\":[0,0]},";
+    write_safetensors(&path, &header.replacen('{', claim, 1), &bytes);
+    assert!(refusal(vast.path()).contains("`vast` has a size"));
 
     // A tensor that the family knows nothing of.
     let odd = folder();

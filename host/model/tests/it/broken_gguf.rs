@@ -116,6 +116,11 @@ fn inconsistent_tensors_are_refused() {
         let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, at, &count.to_le_bytes()));
         assert!(message.contains(MATRIX), "{message}");
     }
+    for at in [COLUMNS_AT, ROWS_AT] {
+        // A tensor of no values has no memory.
+        let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, at, &0u64.to_le_bytes()));
+        assert!(message.contains(MATRIX) || message.contains("ffn_up"), "{message}");
+    }
     let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, ROWS_AT, &31u64.to_le_bytes()));
     assert!(message.contains("[31, 32]") && message.contains("[32, 32]"), "{message}");
     let message = refusal(&with_tensor("llama3.gguf", "blk.0.attn_q.weight", ROWS_AT, &24u64.to_le_bytes()));
