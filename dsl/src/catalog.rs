@@ -77,8 +77,19 @@ pub fn read_text(path: &Path) -> Result<String, CatalogError> {
     if !path.metadata()?.is_file() {
         return Err(CatalogError::NotAFile);
     }
+    read_text_of(std::fs::File::open(path)?)
+}
+
+/// Reads an open file for [`Catalog::text`].
+///
+/// # Errors
+/// Those of [`read_text`].
+pub fn read_text_of(file: std::fs::File) -> Result<String, CatalogError> {
+    if !file.metadata()?.is_file() {
+        return Err(CatalogError::NotAFile);
+    }
     let mut text = String::new();
-    let read = std::fs::File::open(path)?.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
+    let read = file.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
     if read as u64 > LARGEST_FILE {
         return Err(CatalogError::TooLarge);
     }

@@ -20,7 +20,7 @@ mod syntax;
 pub mod workflow;
 
 pub use analysis::names;
-pub use catalog::{Catalog, CatalogError, read_text};
+pub use catalog::{Catalog, CatalogError, read_text, read_text_of};
 pub use check::is_variable;
 pub use design::{
     DesignMistake, Frame, FrameError, check_design, design_grammar, design_graph, format_design, own_design,

@@ -143,6 +143,12 @@ pub enum Error {
         path.display(), opens.join("\n  ")
     )]
     ForeignRun { path: PathBuf, opens: Vec<String> },
+    /// A run folder of somebody else has a link.
+    #[error(
+        "{} comes from somebody else and has the link {}\nhint: put the file or folder itself in its place, or remove it",
+        path.display(), link.display()
+    )]
+    LinkInRun { path: PathBuf, link: PathBuf },
     /// The text of a run was changed, so that its settings can't be changed in it.
     #[error(
         "{}: its workflow.mas, or a file that this includes, was changed since the run was started:\n  {}\nhint: restore it, or \

@@ -35,6 +35,11 @@ pub fn shipped_plugins() -> Option<PathBuf> {
     Some(std::env::current_exe().ok()?.parent()?.join("plugins"))
 }
 
+/// Returns true if a path is in the folder of shipped plugins.
+pub(crate) fn is_shipped(path: &Path) -> bool {
+    shipped_plugins().is_some_and(|plugins| path.starts_with(plugins))
+}
+
 /// Returns the path of a task file: next to the workflow, or in the working folder (for `--set`).
 ///
 /// # Errors

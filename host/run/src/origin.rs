@@ -7,9 +7,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use pl_record::RunFolder;
+use walkdir::WalkDir;
 
 use crate::error::Error;
 use crate::permissions::Want;
@@ -18,6 +19,8 @@ use crate::workflow::CheckedWorkflow;
 /// Files that decide what a run may use.
 const MARKED: [&str; 3] = ["workflow.json", "workflow.mas", "lock.json"];
 const MAC: &str = "workflow.json.mac";
+/// Link to the best checkpoint, among the checkpoints.
+const BEST: &str = "best";
 const KEY: &str = "run-folders.key";
 const KEY_LENGTH: usize = 32;
 
@@ -48,6 +51,28 @@ pub(crate) fn is_own(root: &Path) -> bool {
 pub(crate) fn require_trust(root: &Path, checked: &CheckedWorkflow) -> Result<(), Error> {
     let opens: Vec<String> = checked.refused_wants().iter().map(Want::to_string).collect();
     if opens.is_empty() { Ok(()) } else { Err(Error::ForeignRun { path: root.to_path_buf(), opens }) }
+}
+
+/// Checks that the folder of a run of somebody else has no links, which a resume would write through.
+///
+/// # Errors
+/// [`Error::LinkInRun`] with the first one.
+pub(crate) fn refuse_links(root: &Path) -> Result<(), Error> {
+    let is_link = |entry: &walkdir::DirEntry| entry.path_is_symlink() && entry.depth() > 0;
+    // Points from one checkpoint's name to another's folder beside it.
+    let is_best = |entry: &walkdir::DirEntry| {
+        let target = fs::read_link(entry.path()).unwrap_or_default();
+        let mut parts = target.components();
+        let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
+        let is_folder =
+            entry.path().with_file_name(&target).symlink_metadata().is_ok_and(|found| found.is_dir());
+        entry.path() == RunFolder::checkpoints(root).join(BEST) && is_name && is_folder
+    };
+    let mut entries = WalkDir::new(root).into_iter().filter_map(Result::ok);
+    match entries.find(|entry| is_link(entry) && !is_best(entry)) {
+        Some(link) => Err(Error::LinkInRun { path: root.to_path_buf(), link: link.into_path() }),
+        None => Ok(()),
+    }
 }
 
 fn mac_of(root: &Path, key: &[u8; KEY_LENGTH]) -> io::Result<blake3::Hash> {

@@ -15,7 +15,7 @@ pub use want::{ListedValue, Want, flags, one_line, split_list};
 
 pub(crate) use given::Given;
 pub(crate) use path::lexical;
-pub(crate) use reads::Reads;
+pub(crate) use reads::{OpenError, Reads};
 pub(crate) use want::flags_of;
 
 use std::collections::BTreeSet;

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::error::locate::LocateError;
 use crate::error::plugin::PluginError;
 use crate::host::{Host, plugin_engine};
 use crate::locate;
-use crate::permissions::{Access, Given, Reads, SharedPermissions, Want, flags_of};
+use crate::permissions::{Access, Given, OpenError, Reads, SharedPermissions, Want, flags_of};
 
 /// Longest time in which a component is compiled and describes itself in a check.
 const LONGEST_DESCRIPTION: Duration = Duration::from_secs(10);
@@ -157,7 +158,11 @@ impl PluginCatalog {
             self.reads.check(folder).map_err(LocateError::NotAllowed)?;
         }
         let folders = folders.iter().map(|(name, folder)| (*name, folder.as_path()));
-        Folders::read(folders).map(Some).map_err(|error| PluginError::Grant(error.to_string()))
+        let folders = Folders::read(folders).map_err(|error| PluginError::Grant(error.to_string()))?;
+        for source in folders.sources() {
+            self.reads.check_source(source.clone()).map_err(LocateError::NotAllowed)?;
+        }
+        Ok(Some(folders))
     }
 
     /// Returns what the loaded plugins are granted: `PLUGIN read /NAME` with the hash of the folder's
@@ -186,12 +191,23 @@ impl PluginCatalog {
             LocateError::NotAllowed(path) => LocateError::NotAllowed(self.refuse(path)),
             error => error,
         })?;
-        let read = || {
-            let mut bytes = Vec::new();
-            std::fs::File::open(&path)?.take(LARGEST_COMPONENT + 1).read_to_end(&mut bytes)?;
-            Ok(bytes)
+        let file = if locate::is_shipped(&path) {
+            File::open(&path)
+        } else {
+            match self.reads.open(&path) {
+                Err(OpenError::NotAllowed(path)) => {
+                    return Err(LocateError::NotAllowed(self.refuse(path)).into());
+                }
+                Err(OpenError::Io(source)) => Err(source),
+                Ok(file) => Ok(file),
+            }
         };
-        match read() {
+        let read = file.and_then(|file| {
+            let mut bytes = Vec::new();
+            file.take(LARGEST_COMPONENT + 1).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        });
+        match read {
             Ok(bytes) if bytes.len() as u64 > LARGEST_COMPONENT => {
                 Err(PluginError::TooLarge { path, largest: LARGEST_COMPONENT })
             }
@@ -243,11 +259,13 @@ fn closed_spec(block: &PluginBlock) -> PluginSpec {
 impl Catalog for PluginCatalog {
     fn text(&self, path: &Path) -> Result<String, CatalogError> {
         let path = self.folder.join(path);
-        self.reads.check(&path).map_err(|path| {
-            let flag = flags_of([&Access::Read(self.refuse(path))]);
-            CatalogError::NotAllowed { flag }
+        let file = self.reads.open(&path).map_err(|error| match error {
+            OpenError::NotAllowed(path) => {
+                CatalogError::NotAllowed { flag: flags_of([&Access::Read(self.refuse(path))]) }
+            }
+            OpenError::Io(error) => error.into(),
         })?;
-        let text = pl_dsl::read_text(&path)?;
+        let text = pl_dsl::read_text_of(file)?;
         self.texts_outside.borrow_mut().extend(self.reads.leaving(&path));
         Ok(text)
     }

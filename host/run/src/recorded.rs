@@ -8,7 +8,7 @@ use tch::Device;
 
 use crate::error::Error;
 use crate::host::Host;
-use crate::origin::{is_own, require_trust};
+use crate::origin::{is_own, refuse_links, require_trust};
 use crate::session::{Session, SessionOptions, absolute};
 use crate::stored::StoredWorkflow;
 use crate::workflow::CheckedWorkflow;
@@ -44,6 +44,10 @@ pub(crate) fn open_recorded(
     plugins: &BTreeMap<String, PathBuf>,
     trust: bool,
 ) -> Result<(CheckedWorkflow, Lock), Error> {
+    let is_own = is_own(run);
+    if !is_own {
+        refuse_links(run)?;
+    }
     let lock: Lock = RunFolder::read_json(run, "lock.json").map_err(Error::RunFolder)?;
     let mut stored = StoredWorkflow::read(run)?;
     for (name, file) in plugins {
@@ -56,7 +60,7 @@ pub(crate) fn open_recorded(
             }
         }
     }
-    let trusted = trust || is_own(run);
+    let trusted = trust || is_own;
     let given = stored.given(run, &lock, trusted, &[]).with_files(plugins.values());
     let mut checked = stored.open(host, run, given)?.without_cluster();
     if trust {

@@ -39,7 +39,7 @@ use crate::error::repeat::RepeatError;
 use crate::host::Host;
 use crate::lock::{allow_missing_starts, lock_of, start_date};
 use crate::memory::MemoryEstimate;
-use crate::origin::{is_own, require_trust};
+use crate::origin::{is_own, refuse_links, require_trust};
 use crate::permissions::Given;
 use crate::plan::RunPlan;
 use crate::progress::Notice;
@@ -163,9 +163,13 @@ impl<'h> TrainingRun<'h> {
         options: &ResumeOptions,
     ) -> Result<TrainingRun<'h>, Error> {
         let run_lock = RunFolder::lock(root).map_err(Error::RunFolder)?;
+        let is_own = is_own(root);
+        if !is_own {
+            refuse_links(root)?;
+        }
         let mut lock: Lock = RunFolder::read_json(root, "lock.json").map_err(Error::RunFolder)?;
         let mut stored = StoredWorkflow::read(root)?;
-        let trusted = options.trust || is_own(root);
+        let trusted = options.trust || is_own;
         if !trusted {
             let given = stored.given(root, &lock, trusted, &options.overrides);
             require_trust(root, &with_cluster_of(&options.cluster, stored.clone().open(host, root, given)?))?;

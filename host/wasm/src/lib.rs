@@ -47,7 +47,7 @@ pub use clock::Clock;
 pub use component::Component;
 pub use engine::{Engine, EngineConfig, InstancePermit, Lifetime};
 pub use error::{Error, GuestFault, HostError};
-pub use granted_folders::{Folders, FoldersError};
+pub use granted_folders::{Folders, FoldersError, opened_path};
 pub use guest::{Guest, Store, call};
 pub use http_link::{deny_http, link_http};
 pub use http_message::{Headers, HttpFailure, HttpRecorder, HttpRequest, HttpResponse};

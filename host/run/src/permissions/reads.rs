@@ -1,6 +1,11 @@
 //! Decision about the files that a workflow names.
 
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::given::Given;
 use super::path::{links_out_of, resolve};
@@ -48,6 +53,37 @@ impl Reads {
         Ok(())
     }
 
+    /// Opens a file that may be read. The open file is checked once more: its path, or a folder on the way to it, may have
+    /// become a link since the first check.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(&self, path: &Path) -> Result<File, OpenError> {
+        self.check(path).map_err(OpenError::NotAllowed)?;
+        // Opening a pipe would wait for a writer.
+        let file =
+            OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+        self.check_opened(&file)?;
+        Ok(file)
+    }
+
+    fn check_opened(&self, file: &File) -> Result<(), OpenError> {
+        self.check_source(pl_wasm::opened_path(file)?).map_err(OpenError::NotAllowed)
+    }
+
+    /// Checks a path without links that was read.
+    ///
+    /// # Errors
+    /// The path, if it is outside of the workflow's folder and not allowed.
+    pub fn check_source(&self, path: PathBuf) -> Result<(), PathBuf> {
+        let access = Access::Read(path.clone());
+        if path.starts_with(self.given.root()) || self.given.has(&access, "") || self.allows(&access) {
+            Ok(())
+        } else {
+            Err(path)
+        }
+    }
+
     /// Returns the paths outside of the workflow's folder that reading `path` leads to: its own, or the targets of a
     /// folder's links.
     pub fn leaving(&self, path: &Path) -> Vec<PathBuf> {
@@ -59,8 +95,19 @@ impl Reads {
     }
 }
 
+/// Reason for which a file of a workflow can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// A path outside of the workflow's folder would be read.
+    #[error("{} is outside of the workflow's folder", .0.display())]
+    NotAllowed(PathBuf),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -88,5 +135,46 @@ mod tests {
             assert_eq!(reads.check(&project.join(path)), Ok(()), "{path}");
         }
         assert!(reads.check(Path::new("/etc/passwd")).is_err());
+    }
+
+    #[test]
+    fn what_is_open_is_checked_and_not_what_its_path_led_to_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (project, other) = (root.join("project"), root.join("other"));
+        std::fs::create_dir_all(project.join("texts")).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        std::fs::write(project.join("texts/prompt"), "own").unwrap();
+        std::fs::write(other.join("prompt"), "secret").unwrap();
+        let reads = Reads::new(SharedPermissions::default(), Given::new([], &project));
+        let path = project.join("texts/prompt");
+        let text = |mut file: File| {
+            let mut text = String::new();
+            file.read_to_string(&mut text).unwrap();
+            text
+        };
+        assert_eq!(text(reads.open(&path).unwrap()), "own");
+        // Between the check and the opening, the folder becomes a link.
+        assert_eq!(reads.check(&path), Ok(()));
+        std::fs::remove_dir_all(project.join("texts")).unwrap();
+        symlink(&other, project.join("texts")).unwrap();
+        let opened = File::open(&path).unwrap();
+        let refused = reads.check_opened(&opened).unwrap_err();
+        assert!(
+            matches!(&refused, OpenError::NotAllowed(path) if *path == other.join("prompt")),
+            "{refused}"
+        );
+        assert_eq!(text(opened), "secret", "without the second check, it is read");
+        assert!(matches!(reads.open(&path), Err(OpenError::NotAllowed(_))));
+    }
+
+    #[test]
+    fn a_pipe_is_opened_without_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path().canonicalize().unwrap();
+        let made = std::process::Command::new("mkfifo").arg(project.join("pipe")).status().unwrap();
+        assert!(made.success());
+        let reads = Reads::new(SharedPermissions::default(), Given::new([], &project));
+        assert!(!reads.open(&project.join("pipe")).unwrap().metadata().unwrap().is_file());
     }
 }

@@ -79,6 +79,42 @@ fn a_trusted_run_continues_and_is_the_users_own_afterwards() {
     open(&root, &["train.steps=2"]).unwrap();
 }
 
+/// A resume writes logs and deletes later files: through links, it would do that to any file of the user.
+#[test]
+fn links_in_a_run_of_somebody_else_are_refused() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let root = workflow.run(&["train.steps=1"]);
+    let (log, victim) = (root.join("metrics.jsonl"), workflow.path("victim"));
+    fs::rename(&log, &victim).unwrap();
+    let before = fs::read_to_string(&victim).unwrap();
+    std::os::unix::fs::symlink(&victim, &log).unwrap();
+    // The control: a run of the user's own may have its logs elsewhere, and writes there.
+    assert_eq!(resume(&root, &["train.steps=2"]).unwrap(), RunEnding::Done);
+    assert_ne!(fs::read_to_string(&victim).unwrap(), before);
+    fs::write(&victim, &before).unwrap();
+    fs::remove_file(root.join("workflow.json.mac")).unwrap();
+    let host = host();
+    let device = select_device(&host, DevicePreference::Cpu).unwrap();
+    for trust in [false, true] {
+        let options =
+            ResumeOptions { trust, overrides: parse(&["train.steps=3"]), ..ResumeOptions::default() };
+        let refused = TrainingRun::resume(&host, &root, device, &options).map(|_| ()).unwrap_err();
+        assert!(matches!(&refused, Error::LinkInRun { link, .. } if *link == log), "{refused}");
+        let refused = Replayer::new(&host, &root, &BTreeMap::new(), trust).map(|_| ()).unwrap_err();
+        assert!(matches!(refused, Error::LinkInRun { .. }), "{refused}");
+    }
+    assert_eq!(fs::read_to_string(&victim).unwrap(), before);
+    // The program's own link among the checkpoints is none of those, unless it leads elsewhere.
+    fs::remove_file(&log).unwrap();
+    fs::write(&log, &before).unwrap();
+    let checkpoints = root.join("checkpoints");
+    assert!(checkpoints.join("best").is_symlink());
+    Replayer::new(&host, &root, &BTreeMap::new(), true).unwrap();
+    fs::remove_file(checkpoints.join("best")).unwrap();
+    std::os::unix::fs::symlink("../traces", checkpoints.join("best")).unwrap();
+    assert!(matches!(Replayer::new(&host, &root, &BTreeMap::new(), true), Err(Error::LinkInRun { .. })));
+}
+
 #[test]
 fn a_run_that_nobody_trusts_stays_one_of_somebody_else() {
     let workflow = Workflow::new("tree-l2.mas", "");
