@@ -11,7 +11,7 @@ use pl_plugin::{Agent, Cause, Environment, Error, Part, PluginSpec, RandomStream
 use pl_wasm::{AllowedHost, Folders, GuestFault};
 use serde_json::{Map, json};
 
-use crate::common::{built, load, services};
+use crate::common::{built, load, resident, services};
 
 async fn visitor(spec: PluginSpec) -> Agent {
     let plugin = load(&built("visitor.wasm"), spec).await;
@@ -200,6 +200,46 @@ async fn parts_of_a_request_have_a_limit() {
         let answer = send(&agent, json!({"ask": [host, path, false]})).await.unwrap();
         assert!(answer.starts_with(expected), "{length}: {answer}");
     }
+}
+
+/// Kinds of resources, which the host keeps for a guest.
+const RESOURCES: [&str; 6] = ["fields", "requests", "descriptors", "listings", "streams", "pollables"];
+
+/// Bytes that the host may hold for a guest beside its memory.
+const SLACK: u64 = 96 << 20;
+
+#[tokio::test]
+async fn a_hundred_thousand_handles_of_any_kind_are_refused() {
+    let disk = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hoarded");
+    std::fs::create_dir_all(&disk).unwrap();
+    std::fs::write(disk.join("table.txt"), "7 8 9").unwrap();
+    let host = format!("127.0.0.1:{}", server());
+    let timeout = Duration::from_secs(60);
+    for kind in RESOURCES {
+        let folders = Folders::read([("tables", disk.as_path())]).unwrap();
+        let spec = PluginSpec { folders: Some(folders), fuel: 1_000_000_000_000, timeout, ..asking(&host) };
+        let memory = spec.memory;
+        let agent = visitor(spec).await;
+        // The control: a few are kept.
+        assert_eq!(send(&agent, json!({"hoard": [kind, 50]})).await.unwrap(), format!("50 {kind}"));
+        let before = resident();
+        // Starts the measurement of the peak again.
+        std::fs::write("/proc/self/clear_refs", "5").unwrap();
+        let ended = send(&agent, json!({"hoard": [kind, 100_000]})).await;
+        let grown = peak().saturating_sub(before);
+        assert!(grown <= memory + SLACK, "{kind}: the host's memory grew by {} MiB", grown >> 20);
+        let Err(Error::Call(error)) = ended else { panic!("{kind}: {ended:?}") };
+        let refused =
+            !matches!(error.cause, Cause::Fault(GuestFault::OutOfFuel { .. } | GuestFault::Timeout { .. }));
+        assert!(refused, "{kind}: {error}");
+    }
+}
+
+/// Peak of this process's memory in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
 #[tokio::test]

@@ -23,6 +23,8 @@ pub enum Probe {
     Time,
     /// Write to stdout and to stderr.
     Print(String, String),
+    /// Keep a number of resources of a kind.
+    Hoard(String, u32),
     /// Panic in a function of its own.
     Panic(String),
     /// Loop forever in a function of its own.
@@ -46,6 +48,7 @@ impl Agent for Visitor {
             Probe::World => wasi::surroundings(),
             Probe::Time => wasi::time(),
             Probe::Print(out, err) => wasi::print(out, err),
+            Probe::Hoard(kind, count) => wasi::hoard(kind, *count),
             Probe::Panic(message) => panic_with(message),
             Probe::Loop => loop_forever(),
         })))

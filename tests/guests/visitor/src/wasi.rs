@@ -100,3 +100,38 @@ pub fn print(out: &str, err: &str) -> String {
         Err(error) => format!("refused: {error:?}"),
     }
 }
+
+/// Bytes of a header, and of a method.
+const LARGE: usize = 7 << 10;
+
+/// Creates resources of a kind and drops none of them.
+pub fn hoard(kind: &str, count: u32) -> String {
+    or_refused((0..count).try_for_each(|_| one(kind)).map(|()| format!("{count} {kind}")))
+}
+
+/// Creates a resource that is never dropped.
+fn one(kind: &str) -> Result<(), String> {
+    let named = |code: wasip2::filesystem::types::ErrorCode| code.name().to_owned();
+    let file = |root: &Descriptor| {
+        root.open_at(PathFlags::empty(), "tables/table.txt", OpenFlags::empty(), DescriptorFlags::READ)
+            .map_err(named)
+    };
+    match kind {
+        "fields" => {
+            let fields = Fields::new();
+            fields.append("x", &vec![b'x'; LARGE]).map_err(|error| format!("{error:?}"))?;
+            std::mem::forget(fields);
+        }
+        "requests" => {
+            let request = OutgoingRequest::new(Fields::new());
+            request.set_path_with_query(Some(&format!("/{}", "x".repeat(LARGE)))).map_err(|()| "invalid")?;
+            std::mem::forget(request);
+        }
+        "descriptors" => std::mem::forget(file(&root()?)?),
+        "listings" => std::mem::forget(root()?.read_directory().map_err(named)?),
+        "streams" => std::mem::forget(file(&root()?)?.read_via_stream(0).map_err(named)?),
+        "pollables" => std::mem::forget(monotonic_clock::subscribe_duration(1)),
+        _ => return Err(format!("no kind of resource is named {kind}")),
+    }
+    Ok(())
+}
