@@ -12,6 +12,7 @@
 mod agreement;
 mod bad_input;
 mod boards;
+mod clock;
 mod cluster;
 mod commands;
 mod design;

