@@ -9,6 +9,7 @@
 //! cargo xtask test …          set up, then all tests (arguments go to the test runner)
 //! cargo xtask attack …        set up, then the attacks and faults of all parts, or of sandbox, plugins, files, faults
 //! cargo xtask attack fuzz     set up, then a minute of each target of the fuzzers (--minutes N, --jobs N), and the table of all rounds
+//! cargo xtask attack fuzz table   write this table alone into docs/results.md
 //! cargo xtask dist            set up, then pack a tarball and a Python wheel into target/dist
 //! cargo xtask toolchains      fetch the tools that build plugins in Rust, Python, JavaScript and C into the cache folder
 //! cargo xtask servers         fetch vLLM and llama.cpp's server, which tests start, into the cache folder (4 GB)
@@ -35,6 +36,8 @@ mod fetch;
 mod gpu_kit;
 mod guests;
 mod model;
+mod page;
+mod python_env;
 mod reproduce;
 mod servers;
 mod setup;

@@ -18,6 +18,7 @@ use pl_toolchain::cache;
 use serde_json::{Value, json};
 
 use crate::cargo::cargo;
+use crate::page::write_table;
 use crate::setup;
 
 /// Longest round of a target: all of them advance together.
@@ -25,6 +26,10 @@ const ROUND: Duration = Duration::from_secs(5 * 60);
 
 /// Time between two looks at the CPU time of a target.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// Longest time of one input of libFuzzer, in seconds of the clock: at the lowest priority beside other work, a target may get
+/// a hundredth of it.
+const LONGEST: u32 = 600;
 
 /// Ticks of a second in `/proc/PID/stat`, on all architectures of Linux that people use.
 const TICKS: f64 = 100.0;
@@ -110,15 +115,17 @@ impl Options {
     }
 }
 
-/// Gives each target its time and prints the table of all rounds so far, or prints the table alone. Returns the exit
-/// code: 1 if an input was found that a target does not survive.
+/// Gives each target its time and prints the table of all rounds so far, or writes the table alone into docs/results.md.
+/// Returns the exit code: 1 if an input was found that a target does not survive.
 ///
 /// # Errors
-/// If the programs can't be built or started, or the arguments are wrong.
+/// If the programs can't be built or started, the table can't be written, or the arguments are wrong.
 pub fn run(root: &Path, arguments: &[String]) -> Result<u8> {
     let folder = cache::private("fuzz")?;
     if arguments == ["table"] {
-        print!("{}", table(&read_rounds(&folder)?));
+        let table = table(&read_rounds(&folder)?);
+        print!("{table}");
+        write_table(&root.join("docs/results.md"), "attack fuzz table", &table)?;
         return Ok(0);
     }
     let options = Options::parse(arguments)?;
@@ -245,7 +252,8 @@ impl Target {
                 command
                     .arg(corpus)
                     .args(["dsl/tests/cases", "dsl/tests/mistakes", "dsl/tests/format", "examples"])
-                    .args(["-dict=dsl/fuzz/mas.dict", "-print_final_stats=1", "-timeout=10", &artifacts])
+                    .args(["-dict=dsl/fuzz/mas.dict", "-print_final_stats=1", &artifacts])
+                    .arg(format!("-timeout={LONGEST}"))
                     .args([format!("-max_total_time={}", time.as_secs()), format!("-seed={}", seed.max(1))])
                     .current_dir(root);
             }

@@ -4,13 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use pl_toolchain::cache;
 
-use super::engine::succeed;
 use crate::cargo::cargo;
-
-/// Requirements of the peer, from the Python package index: 80 MB.
-const PEER: [&str; 2] = ["ray==2.60.0", "psutil"];
+use crate::python_env;
 
 /// Workers of the peer: a process each.
 const PEER_WORKERS: [&str; 2] = ["10", "40"];
@@ -20,14 +16,7 @@ pub fn run(root: &Path) -> Result<()> {
     ours.args(["bench", "--quiet", "--workspace", "--bench", "leases"]);
     let status = ours.status().context("cannot start cargo")?;
     anyhow::ensure!(status.success(), "the benchmark failed: see above");
-    let home = cache::root()?.join("peer-ray");
-    let python = home.join("bin/python");
-    if !home.join("complete").exists() {
-        eprintln!("fetching Ray into {}: 80 MB, once", home.display());
-        succeed(Command::new("python3").args(["-I", "-m", "venv", "--clear"]).arg(&home))?;
-        succeed(Command::new(&python).args(["-I", "-m", "pip", "install", "--quiet"]).args(PEER))?;
-        std::fs::write(home.join("complete"), "")?;
-    }
+    let python = python_env::set_up("peer-ray", "Ray, 80 MB,", |_| Ok(()))?;
     println!(
         "\n| Ray | workers | tasks/s | joined s | CPU ms per task | MB of all processes |\n|---|---|---|---|---|---|"
     );

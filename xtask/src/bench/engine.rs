@@ -8,24 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use pl_toolchain::cache;
 use serde_json::Value;
 
 use crate::cargo::cargo;
-use crate::setup;
-
-/// Requirements of the peers, from the Python package index. About 3 GB with torch's own.
-const PEERS: [&str; 6] = [
-    "torch==2.11.0",
-    "transformers==5.23.0",
-    "peft==0.21.2",
-    "gguf==0.19.0",
-    "accelerate",
-    "xllamacpp==2026.10.11549",
-];
-
-const BEGIN: &str = "<!-- cargo xtask bench engine: begin -->";
-const END: &str = "<!-- cargo xtask bench engine: end -->";
+use crate::page::write_table;
+use crate::{python_env, setup};
 
 /// A row of the table: our figure, the peers' figures beside it, and the ratio that is aimed at.
 struct Row {
@@ -74,7 +61,7 @@ pub fn run(root: &Path) -> Result<()> {
     let llama = peer("generate_llama.py", &[])?;
     let table = table(&own, &transformers, &llama);
     print!("{table}");
-    write(&root.join("docs/results.md"), &table)
+    write_table(&root.join("docs/results.md"), "bench engine", &table)
 }
 
 /// The interpreter that has the peers: `$PL_HOST_PEERS_PYTHON`, or one made in the cache.
@@ -82,25 +69,7 @@ fn python() -> Result<PathBuf> {
     if let Some(python) = std::env::var_os("PL_HOST_PEERS_PYTHON") {
         return Ok(python.into());
     }
-    let home = cache::root()?.join("peers");
-    let python = home.join("bin/python");
-    // Not built aside and renamed, as other folders are: a virtual environment knows its own path.
-    if !home.join("complete").exists() {
-        eprintln!("fetching the peers into {}: about 3 GB, once", home.display());
-        succeed(Command::new("python3").args(["-I", "-m", "venv", "--clear"]).arg(&home))?;
-        succeed(Command::new(&python).args(["-I", "-m", "pip", "install", "--quiet"]).args(PEERS))?;
-        std::fs::write(home.join("complete"), "")?;
-    }
-    Ok(python)
-}
-
-pub(super) fn succeed(command: &mut Command) -> Result<()> {
-    let status =
-        command.stdout(std::io::stderr()).status().with_context(|| format!("cannot start {command:?}"))?;
-    if !status.success() {
-        bail!("{command:?} ended with {status}");
-    }
-    Ok(())
+    python_env::set_up("peers", "the peers, about 3 GB,", |_| Ok(()))
 }
 
 /// The lines of JSON that a program prints, by name.
@@ -149,14 +118,4 @@ fn table(own: &Figures, transformers: &Figures, llama: &Figures) -> String {
         );
     }
     out
-}
-
-/// Puts the table between its marks.
-fn write(path: &Path, table: &str) -> Result<()> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let (Some(begin), Some(end)) = (text.find(BEGIN), text.find(END)) else {
-        bail!("{} has no marks for the table ({BEGIN} … {END})", path.display());
-    };
-    let new = format!("{}\n\n{table}\n{}", &text[..begin + BEGIN.len()], &text[end..]);
-    std::fs::write(path, new).with_context(|| format!("cannot write {}", path.display()))
 }

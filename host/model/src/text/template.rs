@@ -213,3 +213,32 @@ fn explain(error: &JinjaError) -> String {
         None => message,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The control of `hostile_templates_end_soon_with_an_error`.
+    #[test]
+    fn without_a_limit_a_hostile_template_goes_on() {
+        let many = "{% for a in range(10000) %}";
+        let source = format!("{many}{many}{many}{{% endfor %}}{{% endfor %}}{{% endfor %}}");
+        let render = |fuel| {
+            let mut environment = jinja_environment();
+            environment.set_fuel(fuel);
+            environment.add_template_owned("chat", source.clone()).unwrap();
+            let (sender, ended) = mpsc::channel();
+            // It ends with the process of the test.
+            std::thread::spawn(move || {
+                let rendered = environment.get_template("chat").unwrap().render(());
+                let _ = sender.send(rendered.unwrap_err().kind());
+            });
+            ended.recv_timeout(Duration::from_secs(if fuel.is_some() { 60 } else { 2 }))
+        };
+        assert_eq!(render(Some(FUEL)), Ok(ErrorKind::OutOfFuel));
+        assert_eq!(render(None), Err(mpsc::RecvTimeoutError::Timeout));
+    }
+}
