@@ -270,7 +270,10 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub(super) struct Avx512;
 
-    // SAFETY (of every body): the caller's pointers are valid for 16 lanes, and the CPU has the instructions.
+    #[allow(
+        clippy::undocumented_unsafe_blocks,
+        reason = "of every body: the caller's pointers are valid for 16 lanes, and the CPU has the instructions"
+    )]
     impl Simd for Avx512 {
         type V = __m512;
         const LANES: usize = 16;
@@ -343,7 +346,10 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub(super) struct Avx2;
 
-    // SAFETY (of every body): the caller's pointers are valid for 8 lanes, and the CPU has the instructions.
+    #[allow(
+        clippy::undocumented_unsafe_blocks,
+        reason = "of every body: the caller's pointers are valid for 8 lanes, and the CPU has the instructions"
+    )]
     impl Simd for Avx2 {
         type V = __m256;
         const LANES: usize = 8;

@@ -2,7 +2,14 @@
 //!
 //! They are checked in because compiling wit-bindgen takes longer than compiling a plugin. A test in
 //! `host/toolchain` checks that they match `wit/`.
-#![allow(missing_docs, clippy::all, clippy::pedantic, clippy::panic, clippy::unwrap_used)]
+#![allow(
+    missing_docs,
+    clippy::all,
+    clippy::pedantic,
+    clippy::panic,
+    clippy::undocumented_unsafe_blocks,
+    clippy::unwrap_used
+)]
 
 #[rustfmt::skip]
 mod contract;
