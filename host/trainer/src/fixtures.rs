@@ -238,6 +238,7 @@ pub fn workflow(mut policies: Vec<Policy>, train: Option<Train>) -> Workflow {
     let (plugin, item, settings) = (0, String::new(), Map::new());
     let models = policies.iter().map(|policy| policy.model).max().unwrap_or(0) + 1;
     Workflow {
+        cluster: None,
         designers: Vec::new(),
         name: "test".into(),
         params: Default::default(),
