@@ -285,7 +285,6 @@ pub fn workflow(mut policies: Vec<Policy>, train: Option<Train>) -> Workflow {
             docker: None,
         },
         inference: Inference { kv_cache: 1, slots: 1, threads: None },
-        cluster: None,
         train,
         evaluations: Vec::new(),
         layout: Layout::L0,
