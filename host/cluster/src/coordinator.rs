@@ -13,7 +13,7 @@ use async_nats::jetstream::stream::{
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::blobs::Blobs;
@@ -30,6 +30,10 @@ const MOST_WORKERS: i64 = 65_536;
 
 /// Unusable results of a task after which the run ends.
 const MOST_REFUSALS: u32 = 3;
+
+/// Leases that the server is asked to store at a time. More would wait for its disk until their requests time out, and would be
+/// sent again.
+const MOST_PUBLISHING: usize = 256;
 
 /// Numbers of messages of a lease after each refused result.
 const REISSUES: u32 = 1_000_000;
@@ -59,6 +63,7 @@ struct Shared {
     state: Store,
     blobs: Blobs,
     board: Mutex<Board>,
+    publishing: Semaphore,
 }
 
 /// Leases and results in this process, by the key of the lease.
@@ -141,7 +146,8 @@ impl Coordinator {
         let create = || tasks.create_consumer(consumer.clone());
         connection.persist("create the workers' consumer", create).await?;
         let (connection, board) = (connection.clone(), Mutex::default());
-        let shared = Shared { connection, names, epoch, tasks, results, state, blobs, board };
+        let publishing = Semaphore::new(MOST_PUBLISHING);
+        let shared = Shared { connection, names, epoch, tasks, results, state, blobs, board, publishing };
         let shared = Arc::new(shared);
         let (reader, watcher, every) = (Arc::clone(&shared), Arc::clone(&shared), options.lease);
         let background = [
@@ -372,7 +378,9 @@ impl Shared {
             let message = PublishMessage::build().payload(encoded.clone()).message_id(&id);
             connection.context.send_publish(subject.clone(), message).await?.await
         };
+        let turn = self.publishing.acquire().await;
         let ack = connection.persist("publish a task", publish).await?;
+        drop(turn);
         if let Some(waiting) = self.board().waiting.get_mut(key) {
             (waiting.sequence, waiting.published, waiting.reissues) = (ack.sequence, Instant::now(), reissue);
         }
