@@ -119,7 +119,7 @@ fn inconsistent_tensors_are_refused() {
     for at in [COLUMNS_AT, ROWS_AT] {
         // A tensor of no values has no memory.
         let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, at, &0u64.to_le_bytes()));
-        assert!(message.contains(MATRIX) || message.contains("ffn_up"), "{message}");
+        assert!(message.contains("[0, ") || message.contains(", 0]"), "{message}");
     }
     let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, ROWS_AT, &31u64.to_le_bytes()));
     assert!(message.contains("[31, 32]") && message.contains("[32, 32]"), "{message}");
