@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use pl_grammar::{CompiledGrammar, Constraint, GrammarError, TokenMask};
 use pl_model::{StopStringMatcher, Tokenizer};
-use pl_types::{Chunk, Completion, Finish, Request, Sampling};
+use pl_types::{Chunk, Completion, Finish, Request, Sampling, VersionChange};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
+use crate::executor::Executor;
 use crate::logits::uniform;
+use crate::policies::PolicySnapshot;
 use crate::sampler::{SampledToken, TokenChoice};
 
 pub(crate) struct CompletionState {
@@ -25,17 +27,21 @@ pub(crate) struct CompletionState {
     max_tokens: usize,
     /// Tokens, and bytes of text, already sent to the listener.
     streamed: (usize, usize),
+    /// Version of the weights at the first token.
+    version: u64,
+    version_changes: Vec<VersionChange>,
 }
 
 impl CompletionState {
-    /// The completion of one of a request's seeds.
-    pub(crate) fn new(
+    /// The completion of one of a request's seeds, which begins with the weights of `policy`.
+    pub(crate) fn new<E: Executor>(
         seed_index: usize,
         request: &Request,
         grammar: Option<&Arc<CompiledGrammar>>,
-        max_positions: usize,
+        policy: &PolicySnapshot<E>,
     ) -> Self {
-        let max_tokens = (max_positions - request.prompt.len()).min(request.max_tokens as usize);
+        let max_tokens =
+            (policy.config.max_positions - request.prompt.len()).min(request.max_tokens as usize);
         Self {
             seed_index,
             rng: ChaCha8Rng::from_seed(request.seeds[seed_index]),
@@ -47,11 +53,25 @@ impl CompletionState {
             constraint: grammar.map(|grammar| Constraint::new(grammar, max_tokens)),
             max_tokens,
             streamed: (0, 0),
+            version: policy.version,
+            version_changes: Vec::new(),
         }
     }
 
     pub(crate) fn seed_index(&self) -> usize {
         self.seed_index
+    }
+
+    /// Number of its tokens so far.
+    pub(crate) fn token_count(&self) -> usize {
+        self.logprobs.len()
+    }
+
+    /// Records that other weights sample the tokens after the first `count`.
+    pub(crate) fn change_version(&mut self, count: usize, version: u64) {
+        let token = u32::try_from(count).unwrap_or(u32::MAX);
+        self.version_changes.retain(|change| change.token < token);
+        self.version_changes.push(VersionChange { token, version });
     }
 
     /// Decides how the next token is chosen. Takes one number from the random stream unless decoding is
@@ -142,13 +162,7 @@ impl CompletionState {
     }
 
     /// Builds the finished completion.
-    pub(crate) fn finish(
-        &mut self,
-        tokens: Vec<u32>,
-        finish: Finish,
-        tokenizer: &Tokenizer,
-        version: u64,
-    ) -> Completion {
+    pub(crate) fn finish(&mut self, tokens: Vec<u32>, finish: Finish, tokenizer: &Tokenizer) -> Completion {
         let values = std::mem::take(&mut self.values);
         Completion {
             text: self.stop.text(tokenizer, &tokens),
@@ -158,7 +172,8 @@ impl CompletionState {
             support: self.support.take(),
             top: std::mem::take(&mut self.top),
             finish,
-            version,
+            version: self.version,
+            version_changes: std::mem::take(&mut self.version_changes),
         }
     }
 }

@@ -68,6 +68,8 @@ pub enum EngineCommand {
     Sleep,
     /// Takes the memory of the KV cache again, and resumes.
     WakeUp,
+    /// Keeps this number of earlier versions of each policy from now on, for requests that repeat versions.
+    KeepVersions(usize),
 }
 
 /// The implementation that runs the models.

@@ -10,6 +10,7 @@ use tch::Device;
 use tokio::sync::oneshot;
 
 use crate::config::{Backend, BaseModel, EngineCommand, LlmEngineConfig, PolicyWeights, WeightUpdate};
+use crate::during_update::DuringUpdate;
 use crate::executor::Executor;
 use crate::libtorch::Libtorch;
 use crate::message::WorkerMessage;
@@ -96,7 +97,22 @@ impl LlmEngine {
         response.await.map_err(|_| GenerateError::Stopped)?
     }
 
-    /// Gives a policy new weights. Later requests use them; requests in progress finish on the old ones.
+    /// Completes a prompt, as [`Generate::generate`] does, with other weights than at first if the policy gets new ones
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Generate::generate`]; [`GenerateError::Failed`] if a version to repeat is no longer kept.
+    pub async fn generate_during_updates(
+        &self,
+        request: Request,
+        during_update: DuringUpdate,
+    ) -> Result<Vec<Completion>, GenerateError> {
+        let (reply, response) = oneshot::channel();
+        self.send(WorkerMessage::Generate { request, during_update, reply })?;
+        response.await.map_err(|_| GenerateError::Stopped)?
+    }
+
+    /// Gives a policy new weights. Later requests use them; those in progress do what their [`DuringUpdate`] says.
     /// Returns when the engine has copied them.
     ///
     /// # Errors
@@ -108,8 +124,16 @@ impl LlmEngine {
         update: impl Into<WeightUpdate>,
         version: u64,
     ) -> Result<(), GenerateError> {
+        self.publish_together(vec![(policy, update.into(), version)])
+    }
+
+    /// Gives policies new weights between two tokens: for each its index, weights and version.
+    ///
+    /// # Errors
+    /// As for [`LlmEngine::publish`]. Updates before the one that failed stand.
+    pub fn publish_together(&self, updates: Vec<(usize, WeightUpdate, u64)>) -> Result<(), GenerateError> {
         let (reply, response) = mpsc::sync_channel(1);
-        self.send(WorkerMessage::Publish { policy, update: update.into(), version, reply })?;
+        self.send(WorkerMessage::Publish { updates, reply })?;
         response.recv().map_err(|_| GenerateError::Stopped)?
     }
 
@@ -206,9 +230,7 @@ impl Startup {
 #[async_trait]
 impl Generate for LlmEngine {
     async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
-        let (reply, response) = oneshot::channel();
-        self.send(WorkerMessage::Generate { request, reply })?;
-        response.await.map_err(|_| GenerateError::Stopped)?
+        self.generate_during_updates(request, DuringUpdate::Finish).await
     }
 }
 

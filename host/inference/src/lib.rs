@@ -10,6 +10,7 @@
 mod block_pool;
 mod completion;
 mod config;
+mod during_update;
 mod engine;
 mod executor;
 mod grammars;
@@ -22,10 +23,12 @@ mod requests;
 mod sampler;
 mod scheduler;
 mod sequence;
+mod sequence_weights;
 mod stats;
 mod validate;
 mod worker;
 
 pub use config::{Backend, BaseModel, EngineCommand, LlmEngineConfig, PolicyWeights, WeightUpdate};
+pub use during_update::{DuringUpdate, OldCache, PlannedVersions};
 pub use engine::LlmEngine;
 pub use stats::EngineStats;

@@ -6,10 +6,12 @@ use pl_types::{Completion, GenerateError, Request};
 use tokio::sync::oneshot;
 
 use crate::config::{EngineCommand, PolicyWeights, WeightUpdate};
+use crate::during_update::DuringUpdate;
 
 pub(crate) enum WorkerMessage {
     Generate {
         request: Request,
+        during_update: DuringUpdate,
         reply: oneshot::Sender<Result<Vec<Completion>, GenerateError>>,
     },
     Score {
@@ -30,9 +32,8 @@ pub(crate) enum WorkerMessage {
         reply: mpsc::SyncSender<Result<(), GenerateError>>,
     },
     Publish {
-        policy: usize,
-        update: WeightUpdate,
-        version: u64,
+        /// Policy, weights and version of each.
+        updates: Vec<(usize, WeightUpdate, u64)>,
         reply: mpsc::SyncSender<Result<(), GenerateError>>,
     },
 }

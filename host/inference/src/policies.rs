@@ -3,6 +3,7 @@
 //! A [`PolicySnapshot`] is one version of a policy's weights. Publishing weights creates new snapshots;
 //! sequences in progress keep the snapshot that they started with.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ pub(crate) struct Policies<E: Executor> {
     /// their way.
     policies: Vec<Option<PolicyState<E>>>,
     next_snapshot: SnapshotId,
+    /// Number of earlier versions to keep of each policy.
+    kept_versions: usize,
 }
 
 pub(crate) struct BaseState<E: Executor> {
@@ -41,6 +44,17 @@ struct PolicyState<E: Executor> {
     value_head: Option<Arc<ValueHeadWeights>>,
     version: u64,
     snapshot: SnapshotId,
+    /// Earlier versions, oldest first.
+    earlier: VecDeque<PolicySnapshot<E>>,
+}
+
+/// Result of a search for a version of a policy.
+pub(crate) enum FoundVersion<E: Executor> {
+    Kept(PolicySnapshot<E>),
+    /// It was not published yet.
+    Awaited,
+    /// It is no longer kept, or there is no such policy.
+    Gone,
 }
 
 /// One version of a policy's weights.
@@ -105,7 +119,7 @@ impl<E: Executor> Policies<E> {
                 dtype: base.dtype,
             });
         }
-        let mut all = Self { bases: states, policies: Vec::new(), next_snapshot: 0 };
+        let mut all = Self { bases: states, policies: Vec::new(), next_snapshot: 0, kept_versions: 0 };
         for weights in policies {
             all.add(executor, weights)?;
         }
@@ -128,7 +142,8 @@ impl<E: Executor> Policies<E> {
         };
         let (base, version) = (weights.base, weights.version);
         let snapshot = self.next_snapshot;
-        self.policies.push(Some(PolicyState { base, adapter, value_head: None, version, snapshot }));
+        let earlier = VecDeque::new();
+        self.policies.push(Some(PolicyState { base, adapter, value_head: None, version, snapshot, earlier }));
         self.next_snapshot += 1;
         Ok(index)
     }
@@ -157,8 +172,40 @@ impl<E: Executor> Policies<E> {
         }
     }
 
+    /// Replaces the weights of policies.
+    pub(crate) fn publish_together(
+        &mut self,
+        executor: &E,
+        updates: Vec<(usize, WeightUpdate, u64)>,
+    ) -> Result<(), GenerateError> {
+        for (policy, update, version) in updates {
+            self.keep_version_before(policy, version);
+            self.publish(executor, policy, update, version)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the present weights of a policy, if `version` is a new one and versions are kept.
+    fn keep_version_before(&mut self, policy: usize, version: u64) {
+        let (kept, snapshot) = (self.kept_versions, self.snapshot(policy));
+        let state = self.policies.get_mut(policy).and_then(Option::as_mut);
+        if let (Some(state), Some(snapshot)) = (state, snapshot)
+            && version != snapshot.version
+            && state.earlier.back().is_none_or(|last| last.version != snapshot.version)
+            && kept > 0
+        {
+            state.earlier.push_back(snapshot);
+            state.earlier.drain(..state.earlier.len().saturating_sub(kept));
+        }
+    }
+
+    /// Keeps this number of earlier versions of each policy from now on.
+    pub(crate) fn keep_versions(&mut self, count: usize) {
+        self.kept_versions = count;
+    }
+
     /// Replaces the weights of a policy.
-    pub(crate) fn publish(
+    fn publish(
         &mut self,
         executor: &E,
         policy: usize,
@@ -241,6 +288,24 @@ impl<E: Executor> Policies<E> {
             .iter_mut()
             .try_for_each(|base| executor.restore_cache(&mut base.cache))
             .map_err(setup_error)
+    }
+
+    /// Returns a version of a policy's weights.
+    pub(crate) fn version(&self, policy: usize, version: u64) -> FoundVersion<E> {
+        let Some(newest) = self.snapshot(policy) else { return FoundVersion::Gone };
+        if newest.version <= version {
+            let is_newest = newest.version == version;
+            return if is_newest { FoundVersion::Kept(newest) } else { FoundVersion::Awaited };
+        }
+        let state = self.policies.get(policy).and_then(Option::as_ref);
+        let kept = state.and_then(|state| state.earlier.iter().find(|own| own.version == version));
+        kept.map_or(FoundVersion::Gone, |own| FoundVersion::Kept(own.clone()))
+    }
+
+    /// Returns the newest weights of a policy, if they have another version.
+    pub(crate) fn newer_than(&self, policy: usize, version: u64) -> Option<PolicySnapshot<E>> {
+        let state = self.policies.get(policy)?.as_ref()?;
+        if state.version == version { None } else { self.snapshot(policy) }
     }
 
     /// Newest weights of a policy, or `None` if there is no such policy.

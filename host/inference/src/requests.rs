@@ -8,8 +8,9 @@ use pl_grammar::CompiledGrammar;
 use pl_types::{Completion, GenerateError, Request};
 use tokio::sync::oneshot;
 
+use crate::during_update::DuringUpdate;
 use crate::executor::Executor;
-use crate::policies::PolicySnapshot;
+use crate::policies::{Policies, PolicySnapshot};
 
 /// Identifies a request in progress.
 pub(crate) type RequestId = u64;
@@ -17,7 +18,11 @@ pub(crate) type RequestId = u64;
 /// A request that is not finished.
 pub(crate) struct OpenRequest<E: Executor> {
     pub(crate) request: Request,
+    /// Weights that its completions begin with.
     pub(crate) policy: PolicySnapshot<E>,
+    pub(crate) during_update: DuringUpdate,
+    /// True if one of its completions has begun.
+    pub(crate) begun: bool,
     /// The grammar of its completions.
     pub(crate) grammar: Option<Arc<CompiledGrammar>>,
     reply: Reply,
@@ -31,7 +36,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         match self {
             Self::Completions(sender) => sender.is_closed(),
             Self::Scores(sender) => sender.is_closed(),
@@ -61,6 +66,10 @@ impl<E: Executor> OpenRequests<E> {
         self.requests.get(&id)
     }
 
+    pub(crate) fn get_mut(&mut self, id: RequestId) -> Option<&mut OpenRequest<E>> {
+        self.requests.get_mut(&id)
+    }
+
     pub(crate) fn contains(&self, id: RequestId) -> bool {
         self.requests.contains_key(&id)
     }
@@ -68,7 +77,7 @@ impl<E: Executor> OpenRequests<E> {
     /// Adds a validated request with room for `completions` completions.
     pub(crate) fn open(
         &mut self,
-        request: Request,
+        (request, during_update): (Request, DuringUpdate),
         policy: PolicySnapshot<E>,
         grammar: Option<Arc<CompiledGrammar>>,
         reply: Reply,
@@ -77,8 +86,20 @@ impl<E: Executor> OpenRequests<E> {
         let id = self.next_id;
         self.next_id += 1;
         let completions = (0..completions).map(|_| None).collect();
-        self.requests.insert(id, OpenRequest { request, policy, grammar, reply, completions });
+        let open = OpenRequest { request, policy, during_update, begun: false, grammar, reply, completions };
+        self.requests.insert(id, open);
         id
+    }
+
+    /// Gives requests whose completions have not begun the newest weights, if these may take over.
+    pub(crate) fn take_over(&mut self, policies: &Policies<E>) {
+        for open in self.requests.values_mut() {
+            if let (DuringUpdate::TakeOver(_), false) = (&open.during_update, open.begun)
+                && let Some(newer) = policies.newer_than(open.request.policy, open.policy.version)
+            {
+                open.policy = newer;
+            }
+        }
     }
 
     /// Removes requests whose requester is gone.

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::block_pool::{BLOCK, BlockTable};
+use crate::during_update::{DuringUpdate, OldCache};
 use crate::executor::Executor;
-use crate::policies::Policies;
+use crate::policies::{Policies, PolicySnapshot};
 use crate::requests::{OpenRequests, RequestId};
 use crate::sequence::{QueuedWork, SequenceGoal, SequenceState, common_prefix};
+use crate::sequence_weights::SequenceWeights;
 use crate::stats::Counters;
 
 /// Prompt tokens per step: enough for matrix products to run at full speed, few enough that completions in
@@ -116,7 +118,7 @@ impl<E: Executor> Scheduler<E> {
                 let end = seeds.end.min(seeds.start + slots);
                 let sequence = SequenceState {
                     request,
-                    policy: open.policy.clone(),
+                    weights: SequenceWeights::new(open.policy.clone()),
                     table: BlockTable::default(),
                     tokens: open.request.prompt.to_vec(),
                     computed: 0,
@@ -126,15 +128,16 @@ impl<E: Executor> Scheduler<E> {
             }
         };
         let cacheable = sequence.cacheable_tokens();
-        let base = &mut policies.bases[sequence.policy.base];
-        let found = base.blocks.prefix_hit(sequence.policy.id, &sequence.tokens[..cacheable]);
+        let base = &mut policies.bases[sequence.weights.first().base];
+        let snapshot = sequence.weights.first().id;
+        let found = base.blocks.prefix_hit(snapshot, &sequence.tokens[..cacheable]);
         let prefix_pending = self.running.iter().any(|other| {
-            other.policy.id == sequence.policy.id
+            other.weights.first().id == snapshot
                 && other.computed < other.tokens.len() - 1
                 && common_prefix(&other.tokens, &sequence.tokens[..cacheable - 1]) / BLOCK > found
         });
         // Blocks for its tokens, one per further seed, and one for each other sequence on this base to grow.
-        let others = self.running.iter().filter(|other| other.policy.base == sequence.policy.base).count();
+        let others = self.running.iter().filter(|other| other.base() == sequence.base()).count();
         let needed = sequence.tokens.len() / BLOCK + 1 - found + sequence.goal.slots() - 1 + others;
         let no_blocks = base.blocks.available() < needed && others > 0;
         if prefix_pending || no_blocks {
@@ -144,7 +147,7 @@ impl<E: Executor> Scheduler<E> {
             let work = sequence.into_queued();
             return if prefix_pending { Admission::PrefixPending(work) } else { Admission::NoBlocks(work) };
         }
-        sequence.table = base.blocks.acquire_prefix(sequence.policy.id, &sequence.tokens[..cacheable]);
+        sequence.table = base.blocks.acquire_prefix(snapshot, &sequence.tokens[..cacheable]);
         sequence.computed = sequence.table.blocks.len() * BLOCK;
         let slots = sequence.goal.slots();
         if let Some(seeds) = rest {
@@ -161,7 +164,9 @@ impl<E: Executor> Scheduler<E> {
         let mut scheduled: Vec<usize> = Vec::new();
         while let Some(sequence) = self.running.get(scheduled.len()) {
             let left = sequence.tokens.len() - sequence.computed;
-            let count = if left == 1 { 1 } else { left.min(budget) };
+            let same_weights =
+                sequence.weights.end(sequence.computed).map_or(left, |end| end - sequence.computed);
+            let count = if left == 1 { 1 } else { left.min(budget).min(same_weights) };
             if self.allocate_or_preempt(policies, scheduled.len(), count) {
                 budget -= if left == 1 { 0 } else { count };
                 scheduled.push(count);
@@ -175,11 +180,11 @@ impl<E: Executor> Scheduler<E> {
     fn allocate_or_preempt(&mut self, policies: &mut Policies<E>, index: usize, count: usize) -> bool {
         loop {
             let sequence = &mut self.running[index];
-            let base = sequence.policy.base;
+            let base = sequence.base();
             if policies.bases[base].blocks.allocate(&mut sequence.table, sequence.computed + count) {
                 return true;
             }
-            let youngest = self.running.iter().rposition(|other| other.policy.base == base).unwrap_or(index);
+            let youngest = self.running.iter().rposition(|other| other.base() == base).unwrap_or(index);
             self.preempt(policies, youngest.max(index));
             if youngest <= index {
                 return false;
@@ -189,15 +194,58 @@ impl<E: Executor> Scheduler<E> {
 
     /// Frees a sequence's blocks and queues it again. Recomputation leaves its result unchanged.
     fn preempt(&mut self, policies: &mut Policies<E>, index: usize) {
-        let mut sequence = self.running.remove(index);
-        let table = std::mem::take(&mut sequence.table);
-        policies.bases[sequence.policy.base].blocks.free(table);
+        let sequence = self.running.remove(index);
         self.counters.preemptions.fetch_add(1, Ordering::Relaxed);
+        self.requeue_sequence(policies, sequence);
+    }
+
+    /// Frees a sequence's blocks and queues it before all other work.
+    pub(crate) fn requeue_sequence(&mut self, policies: &mut Policies<E>, mut sequence: SequenceState<E>) {
+        let table = std::mem::take(&mut sequence.table);
+        policies.bases[sequence.base()].blocks.free(table);
         self.queue.push_front(sequence.into_queued());
     }
+
+    /// Gives sequences in progress the newest weights, if these may take over.
+    pub(crate) fn take_over(&mut self, requests: &OpenRequests<E>, policies: &mut Policies<E>) {
+        for work in &mut self.queue {
+            if let QueuedWork::Sequence(sequence) = work
+                && let Some((newer, cache)) = newer_weights(sequence, requests, policies)
+            {
+                sequence.take_over(newer, cache);
+            }
+        }
+        let mut restarted = Vec::new();
+        for mut sequence in std::mem::take(&mut self.running) {
+            let newer = newer_weights(&sequence, requests, policies);
+            match newer.is_none_or(|(newer, cache)| sequence.take_over(newer, cache)) {
+                true => self.running.push(sequence),
+                false => restarted.push(sequence),
+            }
+        }
+        // The oldest is the first in the queue.
+        restarted.into_iter().rev().for_each(|sequence| self.requeue_sequence(policies, sequence));
+    }
+}
+
+/// Returns the weights that take over from those of a sequence.
+fn newer_weights<E: Executor>(
+    sequence: &SequenceState<E>,
+    requests: &OpenRequests<E>,
+    policies: &Policies<E>,
+) -> Option<(PolicySnapshot<E>, OldCache)> {
+    let open = requests.get(sequence.request)?;
+    let DuringUpdate::TakeOver(cache) = open.during_update else { return None };
+    let version = sequence.weights.newest().version;
+    let newer = match sequence.goal {
+        // A prompt begins with the version of its request.
+        SequenceGoal::Prefill(_) => (open.policy.version != version).then(|| open.policy.clone()),
+        _ => policies.newer_than(open.request.policy, version),
+    };
+    newer.map(|newer| (newer, cache))
 }
 
 /// Frees the blocks of a finished or cancelled sequence.
 pub(crate) fn free_blocks<E: Executor>(policies: &mut Policies<E>, sequence: SequenceState<E>) {
-    policies.bases[sequence.policy.base].blocks.free(sequence.table);
+    policies.bases[sequence.base()].blocks.free(sequence.table);
 }

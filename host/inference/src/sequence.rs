@@ -7,10 +7,12 @@ use pl_grammar::{GrammarError, TokenMask};
 
 use crate::block_pool::BlockTable;
 use crate::completion::CompletionState;
+use crate::during_update::OldCache;
 use crate::executor::Executor;
 use crate::policies::PolicySnapshot;
 use crate::requests::{OpenRequest, RequestId};
 use crate::sampler::{SampledToken, TokenChoice};
+use crate::sequence_weights::SequenceWeights;
 
 /// Work that waits for a slot or for cache blocks.
 pub(crate) enum QueuedWork<E: Executor> {
@@ -23,7 +25,7 @@ pub(crate) enum QueuedWork<E: Executor> {
 /// A sequence of tokens and its progress through the model.
 pub(crate) struct SequenceState<E: Executor> {
     pub(crate) request: RequestId,
-    pub(crate) policy: PolicySnapshot<E>,
+    pub(crate) weights: SequenceWeights<E>,
     pub(crate) table: BlockTable,
     pub(crate) tokens: Vec<u32>,
     /// Number of leading tokens that are in the cache.
@@ -63,6 +65,30 @@ pub(crate) struct StepOutput {
 }
 
 impl<E: Executor> SequenceState<E> {
+    /// Returns the weights that compute its next token.
+    pub(crate) fn policy(&self) -> &PolicySnapshot<E> {
+        self.weights.at(self.computed)
+    }
+
+    /// Index of its base model.
+    pub(crate) fn base(&self) -> usize {
+        self.weights.first().base
+    }
+
+    /// Takes other weights for the tokens that come next. Returns true if its blocks stay in use.
+    pub(crate) fn take_over(&mut self, snapshot: PolicySnapshot<E>, cache: OldCache) -> bool {
+        if let SequenceGoal::Decode(completion) = &mut self.goal {
+            completion.change_version(completion.token_count(), snapshot.version);
+            if cache == OldCache::Keep {
+                // The last token was sampled, but is not in the cache yet.
+                self.weights.change(self.tokens.len() - 1, snapshot);
+                return true;
+            }
+        }
+        self.weights = SequenceWeights::new(snapshot);
+        false
+    }
+
     /// Number of trailing positions of the next `scheduled` tokens whose logits are needed.
     pub(crate) fn logit_count(&self, scheduled: usize) -> usize {
         let end = self.computed + scheduled;
@@ -73,12 +99,18 @@ impl<E: Executor> SequenceState<E> {
     }
 
     /// Number of leading tokens whose keys and values may come from the prefix cache: those whose logits are
-    /// not needed.
+    /// not needed, and that its first weights compute.
     pub(crate) fn cacheable_tokens(&self) -> usize {
-        match self.goal {
+        let end = match self.goal {
             SequenceGoal::Score { start, .. } => start,
             _ => self.tokens.len(),
-        }
+        };
+        self.weights.end(0).map_or(end, |first| first.min(end))
+    }
+
+    /// Number of leading tokens that are in the cache, computed by its first weights.
+    pub(crate) fn computed_first(&self) -> usize {
+        self.weights.end(0).map_or(self.computed, |first| first.min(self.computed))
     }
 
     /// Calls `choose(row, choice, mask)` for each token to sample from the `logit_count` rows of logits. Adds
@@ -108,7 +140,7 @@ impl<E: Executor> SequenceState<E> {
                         seed,
                         &open.request,
                         open.grammar.as_ref(),
-                        self.policy.config.max_positions,
+                        self.weights.first(),
                     );
                     choose(0, completion.choose(&open.request.sampling), completion.mask()?);
                     started.push(completion);

@@ -4,6 +4,8 @@
 //! them until the logits after the last one are available. A prompt is prefilled over several steps, together
 //! with completions that contribute one token each; a preempted completion is recomputed the same way.
 
+mod updates;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use pl_types::{GenerateError, Request};
 use crate::block_pool::{BLOCK, BlockTable};
 use crate::completion::CompletionState;
 use crate::config::EngineCommand;
+use crate::during_update::DuringUpdate;
 use crate::executor::{BatchSegment, Executor, ExecutorError, TokenBatch, panic_message};
 use crate::grammars::Grammars;
 use crate::message::WorkerMessage;
@@ -24,8 +27,11 @@ use crate::requests::{OpenRequests, Reply, RequestId};
 use crate::sampler::{SampleRequest, SampledToken, TokenChoice};
 use crate::scheduler::{Scheduler, free_blocks};
 use crate::sequence::{SequenceGoal, SequenceState, StepOutput};
+use crate::sequence_weights::SequenceWeights;
 use crate::stats::Counters;
 use crate::validate::validate;
+
+use self::updates::Awaiting;
 
 pub(crate) struct Worker<E: Executor> {
     executor: E,
@@ -35,6 +41,7 @@ pub(crate) struct Worker<E: Executor> {
     requests: OpenRequests<E>,
     scheduler: Scheduler<E>,
     grammars: Grammars,
+    awaiting: Awaiting<E>,
     /// True between [`EngineCommand::Pause`] and [`EngineCommand::Resume`].
     paused: bool,
 }
@@ -56,6 +63,7 @@ impl<E: Executor> Worker<E> {
             requests: OpenRequests::new(),
             scheduler,
             grammars: Grammars::default(),
+            awaiting: Awaiting::default(),
             paused: false,
         }
     }
@@ -66,6 +74,7 @@ impl<E: Executor> Worker<E> {
         while self.receive() {
             self.requests.drop_cancelled();
             self.scheduler.drop_cancelled(&self.requests, &mut self.policies);
+            self.drop_cancelled_awaiting();
             if self.paused {
                 continue;
             }
@@ -94,13 +103,9 @@ impl<E: Executor> Worker<E> {
 
     fn handle(&mut self, message: WorkerMessage) {
         match message {
-            WorkerMessage::Publish { policy, update, version, reply } => {
-                let result = catch_unwind(AssertUnwindSafe(|| {
-                    self.policies.publish(&self.executor, policy, update, version)
-                }))
-                .unwrap_or_else(|panic| Err(GenerateError::Setup(panic_message(&*panic))));
+            WorkerMessage::Publish { updates, reply } => {
                 // Fails only if the publisher is gone.
-                let _ = reply.send(result);
+                let _ = reply.send(self.publish(updates));
             }
             WorkerMessage::Add { weights, reply } => {
                 let result = catch_unwind(AssertUnwindSafe(|| self.policies.add(&self.executor, weights)))
@@ -115,14 +120,11 @@ impl<E: Executor> Worker<E> {
             WorkerMessage::Remove { policy, reply } => {
                 let _ = reply.send(self.policies.remove(policy));
             }
-            WorkerMessage::Generate { request, reply } => {
-                let count = request.seeds.len();
-                if let Some(id) = self.open(request, Reply::Completions(reply), count) {
-                    self.scheduler.enqueue_seeds(id, 0..count);
-                }
+            WorkerMessage::Generate { request, during_update, reply } => {
+                self.generate(request, during_update, reply);
             }
             WorkerMessage::Score { request, targets, reply } => {
-                if let Some(id) = self.open(request, Reply::Scores(reply), 0) {
+                if let Some(id) = self.open((request, DuringUpdate::Finish), Reply::Scores(reply), 0) {
                     self.enqueue_scoring(id, targets);
                 }
             }
@@ -133,6 +135,7 @@ impl<E: Executor> Worker<E> {
         match command {
             EngineCommand::Pause => self.paused = true,
             EngineCommand::Resume => self.paused = false,
+            EngineCommand::KeepVersions(count) => self.policies.keep_versions(count),
             EngineCommand::ClearPrefixes => self.policies.clear_prefixes(),
             EngineCommand::Sleep => {
                 self.requests.drop_cancelled();
@@ -153,9 +156,14 @@ impl<E: Executor> Worker<E> {
     }
 
     /// Validates and opens a request. Returns `None` if it is invalid, after replying with the error.
-    fn open(&mut self, request: Request, reply: Reply, completions: usize) -> Option<RequestId> {
-        let valid = validate(&self.policies, &request)
-            .and_then(|policy| Ok((self.grammars.of_request(&request, &policy)?, policy)));
+    fn open(
+        &mut self,
+        request: (Request, DuringUpdate),
+        reply: Reply,
+        completions: usize,
+    ) -> Option<RequestId> {
+        let valid = validate(&self.policies, &request.0)
+            .and_then(|policy| Ok((self.grammars.of_request(&request.0, &policy)?, policy)));
         match valid {
             Ok((grammar, policy)) => Some(self.requests.open(request, policy, grammar, reply, completions)),
             Err(error) => {
@@ -173,7 +181,7 @@ impl<E: Executor> Worker<E> {
         tokens.extend_from_slice(&targets[..targets.len().saturating_sub(1)]);
         self.scheduler.enqueue_sequence(SequenceState {
             request: id,
-            policy: open.policy.clone(),
+            weights: SequenceWeights::new(open.policy.clone()),
             table: BlockTable::default(),
             tokens,
             computed: 0,
@@ -189,7 +197,7 @@ impl<E: Executor> Worker<E> {
         // One batch per set of base weights; within it, rows of one adapter are adjacent.
         let keys: Vec<_> = running
             .iter()
-            .map(|sequence| (Rc::as_ptr(&sequence.policy.weights) as usize, sequence.policy.id))
+            .map(|sequence| (Rc::as_ptr(&sequence.policy().weights) as usize, sequence.policy().id))
             .collect();
         order.sort_by_key(|i| (keys[*i], *i));
         let mut outputs = Vec::new();
@@ -238,14 +246,14 @@ impl<E: Executor> Worker<E> {
         }
         let running = &scheduler.running;
         let Some((first, _)) = outputs.first() else { return Ok(outputs) };
-        let policy = &running[*first].policy;
+        let policy = running[*first].policy();
         let segments = outputs.iter().map(|(i, output)| {
             let sequence = &running[*i];
             BatchSegment {
                 tokens: &sequence.tokens[sequence.computed..][..scheduled[*i]],
                 position: sequence.computed,
                 blocks: &sequence.table.blocks,
-                adapter: sequence.policy.adapter.as_deref(),
+                adapter: sequence.policy().adapter.as_deref(),
                 logit_count: output.logit_count,
             }
         });
@@ -257,7 +265,7 @@ impl<E: Executor> Worker<E> {
                 let request = &requests.get(sequence.request)?.request;
                 let (prompt, completion) = sequence.tokens.split_at(request.prompt.len());
                 let (sampling, top) = (&request.sampling, request.top_logprobs);
-                let value_head = sequence.policy.value_head.as_deref();
+                let value_head = sequence.policy().value_head.as_deref();
                 let (row, choice, mask) = (*row, *choice, mask.as_ref());
                 Some(SampleRequest { row, sampling, mask, prompt, completion, choice, top, value_head })
             })
@@ -299,8 +307,10 @@ impl<E: Executor> Worker<E> {
                 self.counters.prefilled_tokens.fetch_add(scheduled[i] as u64, Ordering::Relaxed);
             }
             sequence.computed += scheduled[i];
-            let SequenceState { policy, table, tokens, computed, .. } = &mut sequence;
-            self.policies.bases[policy.base].blocks.publish_blocks(policy.id, table, tokens, *computed);
+            let (base, snapshot, computed) =
+                (sequence.base(), sequence.weights.first().id, sequence.computed_first());
+            let SequenceState { table, tokens, .. } = &mut sequence;
+            self.policies.bases[base].blocks.publish_blocks(snapshot, table, tokens, computed);
             self.advance(sequence, output);
         }
     }
@@ -342,6 +352,9 @@ impl<E: Executor> Worker<E> {
             return free_blocks(&mut self.policies, prompt);
         };
         let end = seeds.end;
+        if let Some(open) = self.requests.get_mut(prompt.request) {
+            open.begun = true;
+        }
         let mut started = started.into_iter().zip(sampled);
         let first = started.next();
         for (completion, token) in started {
@@ -349,9 +362,9 @@ impl<E: Executor> Worker<E> {
             match self.fork_table(&prompt) {
                 Ok(Some(table)) => {
                     let goal = SequenceGoal::Decode(Box::new(completion));
-                    let policy = prompt.policy.clone();
+                    let weights = prompt.weights.clone();
                     let tokens = prompt.tokens.clone();
-                    self.append_token(SequenceState { table, policy, tokens, goal, ..prompt }, token);
+                    self.append_token(SequenceState { table, weights, tokens, goal, ..prompt }, token);
                 }
                 Ok(None) => {
                     self.scheduler.requeue_seeds(prompt.request, seed..end);
@@ -373,7 +386,7 @@ impl<E: Executor> Worker<E> {
     /// Copies a sequence's block table: shares its full blocks and copies the last one. Returns `None` if no
     /// block is available.
     fn fork_table(&mut self, sequence: &SequenceState<E>) -> Result<Option<BlockTable>, ExecutorError> {
-        let base = &mut self.policies.bases[sequence.policy.base];
+        let base = &mut self.policies.bases[sequence.base()];
         let mut table = base.blocks.fork(&sequence.table, sequence.computed);
         if !base.blocks.allocate(&mut table, sequence.computed) {
             base.blocks.free(table);
@@ -403,11 +416,11 @@ impl<E: Executor> Worker<E> {
         };
         sequence.tokens.push(sampled.token);
         let tokens = &sequence.tokens[open.request.prompt.len()..];
-        let tokenizer = &sequence.policy.tokenizer;
+        let tokenizer = &sequence.weights.first().tokenizer;
         let Some(finish) = completion.push(tokens, sampled, tokenizer, &open.request) else {
-            return self.scheduler.running.push(sequence);
+            return self.continue_sequence(sequence);
         };
-        let finished = completion.finish(tokens.to_vec(), finish, tokenizer, sequence.policy.version);
+        let finished = completion.finish(tokens.to_vec(), finish, tokenizer);
         self.requests.complete(sequence.request, completion.seed_index(), finished);
         free_blocks(&mut self.policies, sequence);
     }

@@ -20,6 +20,7 @@ use crate::own_files::{delete_later, own_files, parse_step};
 use crate::run_lock::{RunLock, find_holder};
 use crate::scalars::scalars;
 use crate::schedule::{RecordedBatch, SCHEDULE};
+use crate::versions::{RecordedVersions, VERSIONS};
 use crate::table::{read_transitions, write_transitions};
 use crate::text_file::{LARGEST_TEXT, read_text};
 use crate::token_table::write_trained;
@@ -39,7 +40,7 @@ const CHECKPOINTS: &str = "checkpoints";
 const ADAPTERS: &str = "adapters";
 
 /// Entries of a run folder that a run writes, except its lock.
-const ENTRIES: [&str; 16] = [
+const ENTRIES: [&str; 17] = [
     WORKFLOW,
     "workflow.mas",
     "lock.json",
@@ -48,6 +49,7 @@ const ENTRIES: [&str; 16] = [
     TIMINGS,
     FAILURES,
     SCHEDULE,
+    VERSIONS,
     DESIGNS,
     EVENTS,
     CURVES,
@@ -70,6 +72,9 @@ pub struct LogLengths {
     /// 0 if each update trains on the tasks that were drawn for it: the file does not exist then.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub schedule: u64,
+    /// 0 if every episode keeps the weights that it began with: the file does not exist then.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub versions: u64,
     /// 0 in checkpoints of earlier versions, whose runs had no designs.
     #[serde(default)]
     pub designs: u64,
@@ -96,6 +101,8 @@ pub struct RunFolder {
     events: EventFile,
     /// `None` if nothing was written.
     schedule: Option<AppendLog>,
+    /// `None` if nothing was written.
+    versions: Option<AppendLog>,
 }
 
 impl RunFolder {
@@ -192,6 +199,7 @@ impl RunFolder {
         let root = lock.root();
         let logs = [(METRICS, lengths.metrics), (TIMINGS, lengths.timings), (FAILURES, lengths.failures)];
         let others = [(EVENTS, lengths.events), (SCHEDULE, lengths.schedule), (DESIGNS, lengths.designs)];
+        let others = others.into_iter().chain([(VERSIONS, lengths.versions)]);
         for (name, length) in logs.into_iter().chain(others) {
             AppendLog::check_length(&root.join(name), length)?;
         }
@@ -201,10 +209,11 @@ impl RunFolder {
         let has_designs = root.join(DESIGNS).symlink_metadata().is_ok();
         let designs = has_designs.then(|| open((DESIGNS, lengths.designs))).transpose()?;
         let events = EventFile::open(&root.join(EVENTS), lengths.events)?;
-        let has_schedule = root.join(SCHEDULE).exists();
-        let schedule = has_schedule.then(|| open((SCHEDULE, lengths.schedule))).transpose()?;
+        let reopen = |log: (&str, u64)| root.join(log.0).exists().then(|| open(log)).transpose();
+        let schedule = reopen((SCHEDULE, lengths.schedule))?;
+        let versions = reopen((VERSIONS, lengths.versions))?;
         sync_folder(root)?;
-        Ok(RunFolder { lock, metrics, timings, failures, designs, events, schedule })
+        Ok(RunFolder { lock, metrics, timings, failures, designs, events, schedule, versions })
     }
 
     pub fn root(&self) -> &Path {
@@ -235,6 +244,14 @@ impl RunFolder {
     /// If the file can't be written.
     pub fn append_schedule(&mut self, batch: &RecordedBatch) -> Result<(), Error> {
         append_to_new(&mut self.schedule, self.lock.root(), SCHEDULE, batch)
+    }
+
+    /// Writes a line of `versions.jsonl`.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub fn append_versions(&mut self, versions: &RecordedVersions) -> Result<(), Error> {
+        append_to_new(&mut self.versions, self.lock.root(), VERSIONS, versions)
     }
 
     /// Writes a line of `designs.jsonl`.
@@ -306,6 +323,7 @@ impl RunFolder {
             failures: self.failures.sync()?,
             events: self.events.sync()?,
             schedule: self.schedule.as_mut().map_or(Ok(0), AppendLog::sync)?,
+            versions: self.versions.as_mut().map_or(Ok(0), AppendLog::sync)?,
             designs: self.designs.as_mut().map_or(Ok(0), AppendLog::sync)?,
         })
     }

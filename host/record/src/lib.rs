@@ -11,6 +11,7 @@
 //!   timings.jsonl              seconds and rates: different in every run
 //!   failures.jsonl             episodes that failed, with their cause
 //!   designs.jsonl              designs of a run with a designer, with what became of them
+//!   versions.jsonl             versions of each completion, if weights change while episodes play
 //!   schedule.jsonl             tasks of each step's update, if those that end first are trained on first
 //!   events.out.tfevents.…      the numbers of metrics and timings, for TensorBoard
 //!   steps/000001.parquet       every transition of the step
@@ -35,6 +36,7 @@ mod own_files;
 mod run_lock;
 mod scalars;
 pub mod schedule;
+pub mod versions;
 mod settings;
 mod step_table;
 mod table;

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use parquet::data_type::{BoolType, FloatType, Int32Type, Int64Type};
-use pl_types::{Group, Key, Transition};
+use pl_types::{Group, Key, Transition, VersionChange};
 
 use crate::column_reader::{KeyedColumns, ids, nested, optional};
 use crate::error::Error;
@@ -53,13 +53,16 @@ impl StepTable {
             logprobs: columns.cell::<FloatType>(at, "logprobs")?.values,
             support: nested(columns.cell::<Int32Type>(at, "support")?),
             temperature: columns.f64(at, "temperature")?,
-            versions: columns
-                .cell::<Int64Type>(at, "versions")?
-                .values
-                .into_iter()
-                .map(i64::cast_unsigned)
-                .collect(),
+            versions: numbers(columns.cell::<Int64Type>(at, "versions")?.values),
             version: columns.u64(at, "version")?,
+            // Not in files written before new weights could take over within a completion.
+            version_changes: match columns.has("change_tokens") && columns.has("change_versions") {
+                true => version_changes(
+                    ids(columns.cell::<Int32Type>(at, "change_tokens")?.values),
+                    numbers(columns.cell::<Int64Type>(at, "change_versions")?.values),
+                ),
+                false => Vec::new(),
+            },
             team_reward: columns.f64(at, "team_reward")?,
             local_reward: columns.f64(at, "local_reward")?,
             reward: columns.f64(at, "reward")?,
@@ -83,6 +86,16 @@ impl StepTable {
             },
         }))
     }
+}
+
+fn numbers(values: Vec<i64>) -> Vec<u64> {
+    values.into_iter().map(i64::cast_unsigned).collect()
+}
+
+/// Joins the columns of the changes of versions within a completion.
+pub(crate) fn version_changes(tokens: Vec<u32>, versions: Vec<u64>) -> Vec<VersionChange> {
+    let pairs = tokens.into_iter().zip(versions);
+    pairs.map(|(token, version)| VersionChange { token, version }).collect()
 }
 
 #[cfg(test)]
@@ -116,6 +129,7 @@ mod tests {
             temperature: 1.0,
             versions: vec![7, u64::MAX],
             version: 7,
+            version_changes: (0..task % 3).map(|n| VersionChange { token: n, version: u64::MAX }).collect(),
             team_reward: 1.0,
             local_reward: 0.5,
             reward: f64::from(task),

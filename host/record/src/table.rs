@@ -14,6 +14,7 @@ use pl_types::{Group, Key, Transition};
 
 use crate::Error;
 use crate::column_writer::{Columns, write_file};
+use crate::step_table::version_changes;
 
 /// Columns in the order in which [`write_columns`] writes them.
 const SCHEMA: &str = "message transitions {
@@ -54,6 +55,8 @@ const SCHEMA: &str = "message transitions {
     optional group values (LIST) { repeated group list { required float element; } }
     required int32 call (INTEGER(32, false));
     required boolean final_call;
+    required group change_tokens (LIST) { repeated group list { required int32 element (INTEGER(32, false)); } }
+    required group change_versions (LIST) { repeated group list { required int64 element (INTEGER(64, false)); } }
 }";
 
 /// Writes the file whole or not at all. Equal transitions give equal bytes.
@@ -93,6 +96,8 @@ fn write_columns(mut columns: Columns<'_>, rows: &[Transition]) -> Result<()> {
     columns.optional_lists::<FloatType, _, _>(rows, |t| t.values.as_deref(), |value| *value)?;
     columns.u32s(rows, |t| t.key.call)?;
     columns.values::<BoolType, _>(rows, |t| t.final_call)?;
+    columns.lists::<Int32Type, _, _>(rows, |t| t.version_changes.iter().map(|change| change.token as i32))?;
+    columns.lists::<Int64Type, _, _>(rows, |t| t.version_changes.iter().map(|change| change.version as i64))?;
     columns.close()
 }
 
@@ -149,6 +154,13 @@ fn decode(row: &Row) -> Option<Transition> {
         temperature: f64_of("temperature")?,
         versions: as_list(field("versions")?, as_u64)?,
         version: as_u64(field("version")?)?,
+        // Not in files written before new weights could take over within a completion.
+        version_changes: match (field("change_tokens"), field("change_versions")) {
+            (Some(tokens), Some(versions)) => {
+                version_changes(as_list(tokens, as_u32)?, as_list(versions, as_u64)?)
+            }
+            _ => Vec::new(),
+        },
         team_reward: f64_of("team_reward")?,
         local_reward: f64_of("local_reward")?,
         reward: f64_of("reward")?,
@@ -209,6 +221,8 @@ fn as_option<T>(field: &Field, value: impl Fn(&Field) -> Option<T>) -> Option<Op
 
 #[cfg(test)]
 mod tests {
+    use pl_types::VersionChange;
+
     use super::*;
 
     fn transition(task: u32, node_visit: Option<u32>) -> Transition {
@@ -231,6 +245,7 @@ mod tests {
             temperature: 1.0,
             versions: vec![7, u64::MAX],
             version: 7,
+            version_changes: vec![VersionChange { token: task, version: 8 }; task as usize],
             team_reward: 1.0,
             local_reward: 0.5,
             reward: 1.5,

@@ -61,6 +61,7 @@ impl Generate for FixedCompletion {
             text: self.0.to_owned(),
             finish: Finish::Stop,
             version: 1,
+            version_changes: Vec::new(),
         };
         Ok(request.seeds.iter().map(completion).collect())
     }

@@ -152,6 +152,7 @@ impl EpisodeResult {
                 final_call,
                 versions: context.versions.to_vec(),
                 version: completion.version,
+                version_changes: completion.version_changes.clone(),
                 team_reward: reward.team,
                 local_reward: reward.local,
                 reward: reward.total,

@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use pl_types::{Completion, Request};
+use pl_types::{Completion, Request, version_spans};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -97,14 +97,23 @@ fn choice(index: usize, completion: &Completion, with_logprobs: bool) -> Value {
         "token_ids": completion.tokens,
         "logprobs": if with_logprobs { logprobs::token_ids(tokens) } else { Value::Null },
         "finish_reason": finish_reason(completion.finish),
-        "weight_versions": [
-            { "version": completion.version.to_string(), "start": 0, "end": completion.tokens.len() },
-        ],
+        "weight_versions": weight_versions(completion),
     });
     if let Some(support) = &completion.support {
         choice["sampling_mask"] = json!(support);
     }
     choice
+}
+
+fn weight_versions(completion: &Completion) -> Vec<Value> {
+    let mut start = 0;
+    let spans = version_spans(completion.version, &completion.version_changes, completion.tokens.len());
+    let span = |(version, tokens): (u64, usize)| {
+        let span = json!({ "version": version.to_string(), "start": start, "end": start + tokens });
+        start += tokens;
+        span
+    };
+    spans.into_iter().map(span).collect()
 }
 
 fn parse_seed(text: &str) -> Result<[u8; 32], ApiError> {

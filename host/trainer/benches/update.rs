@@ -252,6 +252,7 @@ fn transition(index: usize, family: usize, policy: u32) -> Transition {
         final_call: true,
         versions: Vec::new(),
         version: 0,
+        version_changes: Vec::new(),
         team_reward: 0.0,
         local_reward: 0.0,
         reward: 0.0,

@@ -312,6 +312,7 @@ pub fn transition(policy: u32, index: u32, prompt: usize, completion: usize) -> 
         final_call: true,
         versions: vec![0],
         version: 0,
+        version_changes: Vec::new(),
         team_reward: 0.0,
         local_reward: 0.0,
         reward: 0.0,

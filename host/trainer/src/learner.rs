@@ -217,8 +217,12 @@ impl Learner {
             sums.completions += 1;
             sums.cut_off += u64::from(sample.transition.cut_off);
             sums.tokens += sequence.targets as u64;
-            let age = self.policies[sequence.policy_index].version.saturating_sub(sample.transition.version);
-            *sums.staleness.entry(age).or_default() += sequence.targets as u64;
+            let spans = sample.transition.version_spans();
+            sums.mixed_tokens += if spans.len() > 1 { sequence.targets as u64 } else { 0 };
+            for (version, tokens) in spans {
+                let age = self.policies[sequence.policy_index].version.saturating_sub(version);
+                *sums.staleness.entry(age).or_default() += tokens as u64;
+            }
             sums.trained_tokens += if sequence.has_gradient { sequence.targets as u64 } else { 0 };
             if !sequence.masked {
                 let advantages = sample.targets.advantages.iter();

@@ -66,6 +66,9 @@ pub struct UpdateMetrics {
     /// Shares of the tokens by staleness: at index `n`, those sampled with weights of `n` updates before the present ones.
     #[serde(default)]
     pub staleness: Vec<f64>,
+    /// Fraction of tokens in completions that were sampled with several versions.
+    #[serde(default)]
+    pub mixed_versions: f64,
     /// Effective sample size of the importance weights as a fraction of the tokens, `(Σ w)² / (n Σ w²)`.
     pub effective_sample_size: Option<f64>,
     /// KL(policy || reference) before the update, by the objective's estimator, nats per token.
@@ -146,6 +149,8 @@ pub(crate) struct MetricSums {
     pub trained_tokens: u64,
     /// Tokens by the number of updates since they were sampled.
     pub staleness: BTreeMap<u64, u64>,
+    /// Tokens in completions with several versions.
+    pub mixed_tokens: u64,
     pub dropped_flat_groups: u64,
     pub dropped_groups: u64,
     pub outliers: u64,
@@ -264,6 +269,7 @@ impl MetricSums {
             advantage_std: self.advantages.deviation(),
             ratio_quantiles: ratio_quantiles(self.log_ratios),
             staleness: shares(&self.staleness),
+            mixed_versions: mean(self.mixed_tokens as f64, self.tokens),
             effective_sample_size: self.weights.effective_sample_size(),
             reference_kl: self.reference_kl,
             kl_coefficient: self.kl_coefficient,

@@ -13,6 +13,7 @@
 //! - [`task_key`]: names of tasks within a run.
 //! - [`trained`]: what an update computed of each token.
 //! - [`transition`]: the training data that a rollout produces and a learner consumes.
+//! - [`version`]: versions of the weights within a completion.
 //! - [`value_head`]: the weights by which an engine values the states that it samples in.
 //! - [`hash`] and [`seed`]: the derivation of every random stream.
 
@@ -31,6 +32,7 @@ pub mod task_key;
 pub mod trained;
 pub mod transition;
 pub mod value_head;
+pub mod version;
 
 pub use control::{PauseMode, WeightInfo, WeightSource};
 pub use dtype::Dtype;
@@ -47,3 +49,4 @@ pub use task_key::TaskKey;
 pub use trained::{Clipping, Credit, TrainedCompletion};
 pub use transition::{Group, Key, Transition};
 pub use value_head::ValueHeadWeights;
+pub use version::{VersionChange, version_spans};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::sampling::Sampling;
+use crate::version::VersionChange;
 
 /// An engine that completes prompts.
 #[async_trait]
@@ -83,8 +84,10 @@ pub struct Completion {
     pub text: String,
     /// The reason why it ended.
     pub finish: Finish,
-    /// Version of the policy's weights.
+    /// Version of the policy's weights, at the first token.
     pub version: u64,
+    /// Later versions, which took over between tokens.
+    pub version_changes: Vec<VersionChange>,
 }
 
 /// The reason why a completion ended.

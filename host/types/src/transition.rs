@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::version::{VersionChange, version_spans};
+
 /// The position of a transition in a run. Transitions are sorted by key before they are packed, so that a run
 /// does not depend on the order in which episodes end.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -64,8 +66,11 @@ pub struct Transition {
     pub final_call: bool,
     /// Versions of all policies when the episode started.
     pub versions: Vec<u64>,
-    /// Version of this policy for the completion.
+    /// Version of this policy at the completion's first token.
     pub version: u64,
+    /// Later versions, which took over between tokens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub version_changes: Vec<VersionChange>,
     pub team_reward: f64,
     pub local_reward: f64,
     /// Weighted sum of the two.
@@ -83,4 +88,11 @@ pub struct Transition {
     /// Value of the state before each completion token when it was sampled. `None` if the policy had no value head, or
     /// a server generated.
     pub values: Option<Vec<f32>>,
+}
+
+impl Transition {
+    /// Returns the versions that the tokens of the completion were sampled with, in order, each with its number of tokens.
+    pub fn version_spans(&self) -> Vec<(u64, usize)> {
+        version_spans(self.version, &self.version_changes, self.completion.len())
+    }
 }

@@ -40,6 +40,7 @@ const SECTIONS = {
     max_logprob_gap: "Largest gap of log-probs, training to sampling",
     "policies.close_logprobs": "Tokens with equal log-probs",
     "policies.staleness": "Updates since the tokens were sampled, mean",
+    "policies.mixed_versions": "Share of tokens in completions with several versions",
     "policies.effective_sample_size": "Effective sample size of importance weights",
     "policies.loss": "Loss",
     "policies.grad_norm": "Gradient norm",
@@ -57,7 +58,7 @@ const SECTIONS = {
   },
 };
 const TITLES = Object.assign({}, ...Object.values(SECTIONS));
-const SHARES = new Set(["success", "rollout_success", "agents.success", "agents.rollout_success", "pass", "truncated", "flat_share", "agents.cut_off", "policies.cut_off", "policies.clip_fraction", "policies.dual_clip_fraction", "policies.close_logprobs", "policies.effective_sample_size"]);
+const SHARES = new Set(["success", "rollout_success", "agents.success", "agents.rollout_success", "pass", "truncated", "flat_share", "agents.cut_off", "policies.cut_off", "policies.clip_fraction", "policies.dual_clip_fraction", "policies.close_logprobs", "policies.mixed_versions", "policies.effective_sample_size"]);
 /** Numbers that other charts show, or that say nothing as a curve. */
 const LEFT_OUT = new Set(["step", "policies.version", "policies.optimizer_steps", "policies.cut_off", "policies.completion_length", "policies.completions", "policies.tokens", "agents.completions", "flat_groups", "memory_bytes", "peak_memory_bytes", "tasks", "elapsed"]);
 

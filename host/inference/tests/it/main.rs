@@ -4,6 +4,7 @@
 
 mod batching;
 mod commands;
+mod during_update;
 mod grammars;
 mod publishing;
 mod refusals;

@@ -122,6 +122,7 @@ pub(crate) fn recorded_completion(text: &str, finish: Finish, tokens: &[u32]) ->
         text: text.to_owned(),
         finish,
         version: 0,
+        version_changes: Vec::new(),
     }
 }
 

@@ -93,6 +93,7 @@ impl HostedPolicy {
             top: Vec::new(),
             finish: if end.is_some() { Finish::Stop } else { answer.finish },
             version: 0,
+            version_changes: Vec::new(),
         })
     }
 }

@@ -250,7 +250,8 @@ fn finish(
         None => finish,
     };
     let text = matcher.text(tokenizer, &tokens);
-    Completion { text, tokens, logprobs, support, values: None, top, finish, version }
+    let (values, version_changes) = (None, Vec::new());
+    Completion { text, tokens, logprobs, support, values, top, finish, version, version_changes }
 }
 
 #[cfg(test)]

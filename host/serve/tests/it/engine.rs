@@ -99,7 +99,18 @@ impl Generate for Scripted {
             let finish = if count < self.tokens.len() { Finish::Length } else { Finish::Stop };
             let support = request.sampling.truncates().then(|| vec![vec![1, 2]; count]);
             let values = None;
-            completions.push(Completion { tokens, logprobs, support, values, top, text, finish, version: 3 });
+            let (version, version_changes) = (3, Vec::new());
+            completions.push(Completion {
+                tokens,
+                logprobs,
+                support,
+                values,
+                top,
+                text,
+                finish,
+                version,
+                version_changes,
+            });
         }
         if request.prompt.contains(&self.wait) {
             std::future::pending::<()>().await;
@@ -127,6 +138,7 @@ fn call(index: usize, request: &Request) -> Completion {
         text: text.to_owned(),
         finish: if is_cut { Finish::Length } else { Finish::Stop },
         version: 3,
+        version_changes: Vec::new(),
     }
 }
 

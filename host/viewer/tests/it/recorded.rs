@@ -233,6 +233,7 @@ fn transition(text: &str) -> Transition {
         final_call: true,
         versions: vec![0],
         version: 0,
+        version_changes: Vec::new(),
         team_reward: 1.0,
         local_reward: 1.0,
         reward: 1.5,

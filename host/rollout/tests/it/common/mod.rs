@@ -382,6 +382,7 @@ impl Generate for World {
                 top: Vec::new(),
                 finish: Finish::Stop,
                 version: request.policy as u64 + 40,
+                version_changes: Vec::new(),
             }
         };
         let completions: Vec<Completion> = request.seeds.iter().map(completion).collect();
