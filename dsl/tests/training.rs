@@ -11,7 +11,7 @@ use pl_dsl::workflow::objective::{
     Advantage, Aggregation, Algorithm, Baseline, Correction, CriticBase, GroupBy, KlEstimator, KlPlace,
     Objective, Ratio, Returns, Scale, TrustRegion,
 };
-use pl_dsl::workflow::{BatchOrder, LrSchedule, PolicyTraining, Workflow};
+use pl_dsl::workflow::{BatchOrder, InFlight, LrSchedule, PolicyTraining, Workflow};
 use pl_dsl::{Checked, Override, Source, check, render};
 
 /// A file with settings in `train`, and inner blocks of the policy `coder`.
@@ -303,6 +303,23 @@ fn roles_map_agents_to_other_policies() {
     x.mas:12:53: MAS0012 error: there is no policy `codr` (did you mean `coder`?)
     x.mas:12:59: MAS0008 error: `reason` is set twice in `roles` (remove one of them)
     ");
+}
+
+#[test]
+fn weights_take_over_in_flight_under_conditions() {
+    let in_flight = |train: &str| valid(train, "", &[]).train.unwrap().in_flight;
+    assert_eq!(in_flight("schedule = async"), InFlight::Off);
+    assert_eq!(in_flight("schedule = one_step_off; in_flight = keep"), InFlight::Keep);
+    assert_eq!(in_flight("schedule = async; order = arrival; in_flight = recompute"), InFlight::Recompute);
+    for train in ["in_flight = keep", "schedule = async; staleness = 0; in_flight = recompute"] {
+        let text = messages(train, "", &[]);
+        assert!(text.contains("`in_flight` has no effect with a staleness of 0"), "{text}");
+    }
+    let train = "schedule = async; in_flight = keep";
+    let text = file(train, "server = fleet") + "server fleet = \"http://127.0.0.1:8000\"\n";
+    let checked = check(&Source { name: "x.mas".to_owned(), text }, &[], &TestCatalog);
+    let text = render::short(&checked.diagnostics, &checked.sources);
+    assert!(text.contains("does not tell which weights it samples a token with"), "{text}");
 }
 
 #[test]

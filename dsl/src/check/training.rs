@@ -16,7 +16,8 @@ use crate::workflow::objective::{
     Advantage, Baseline, Critic, CriticBase, FlatGroups, Objective, Returns, Scale,
 };
 use crate::workflow::{
-    Agent, BatchOrder, Faults, Policy, PolicyTraining, Reward, Rise, Rollout, Scenario, Schedule, Train,
+    Agent, BatchOrder, Faults, InFlight, Policy, PolicyTraining, Reward, Rise, Rollout, Scenario, Schedule,
+    Train,
 };
 
 /// Staleness of `async` if the file has none.
@@ -36,6 +37,7 @@ impl Resolver<'_, '_, '_> {
         let objectives = self.policy_training(&file, agents, policies);
         if let Some(train) = &train {
             self.staleness_of_policies(train, policies);
+            self.in_flight_of_policies(train, policies, &file);
         }
         self.samples(block, &file, &objectives);
         let drops = self.drops_groups(&file, &objectives);
@@ -81,6 +83,7 @@ impl Resolver<'_, '_, '_> {
             schedule,
             staleness,
             order: self.order(staleness, own)?,
+            in_flight: self.in_flight(staleness, own)?,
             epochs: own.integer("epochs")?,
             mini_batches: own.integer("mini_batches")?,
             shuffle_rewards: own.boolean("shuffle_rewards")?,
@@ -223,6 +226,43 @@ impl Resolver<'_, '_, '_> {
                 .help("set `schedule = async` with a `staleness` of 2 or more, or remove `order`");
         }
         Some(order)
+    }
+
+    /// Returns the weights of episodes in progress. Without a staleness, no policy is updated meanwhile.
+    fn in_flight(&mut self, staleness: u32, own: &BlockSettings) -> Option<InFlight> {
+        let in_flight = match own.text("in_flight")? {
+            "off" => InFlight::Off,
+            "recompute" => InFlight::Recompute,
+            "keep" => InFlight::Keep,
+            _ => return None,
+        };
+        if let (true, 0, Some(location)) = (in_flight != InFlight::Off, staleness, own.location("in_flight"))
+        {
+            let message =
+                "`in_flight` has no effect with a staleness of 0: no policy is updated while episodes play";
+            self.reports
+                .error(DiagnosticCode::NoEffect, location, message, "")
+                .help("set `schedule = one_step_off` or `async`, or remove `in_flight`");
+        }
+        Some(in_flight)
+    }
+
+    /// Reports weights that can't take over in the middle of completions.
+    fn in_flight_of_policies(&mut self, train: &Train, policies: &[ResolvedPolicy], own: &BlockSettings) {
+        let Some(location) = own.location("in_flight").filter(|_| train.in_flight != InFlight::Off) else {
+            return;
+        };
+        let policies = policies.iter().filter_map(|one| one.policy.as_ref());
+        let served = policies.filter(|policy| policy.train).find(|policy| policy.server.is_some());
+        if let Some(policy) = served {
+            let message = format!(
+                "a server generates for policy `{}`, and does not tell which weights it samples a token with",
+                policy.name
+            );
+            self.reports
+                .error(DiagnosticCode::BadSetting, location, message, "")
+                .help("remove `in_flight`, or generate for trained policies on this machine");
+        }
     }
 
     /// Checks the staleness of policies that have their own.

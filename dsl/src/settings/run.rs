@@ -45,6 +45,15 @@ const ORDERS: &[Choice] = &[
     word("arrival", "an update trains on the tasks that ended first; the order is recorded"),
 ];
 
+const IN_FLIGHT: &[Choice] = &[
+    word("off", "an episode ends with the weights that it began with"),
+    word(
+        "recompute",
+        "new weights take over between the tokens of completions; they compute the keys and values of earlier tokens anew",
+    ),
+    word("keep", "new weights take over between the tokens of completions; earlier keys and values stay"),
+];
+
 const FAULTS: &[Choice] = &[
     word(
         "redraw",
@@ -343,6 +352,15 @@ pub(super) const RUN: &[Setting] = &[
          `arrival`, a slow task does not hold up an update: it is trained on by a later one, as far as `staleness` allows. \
          Half of the staleness, rounded up, is used to play ahead, the rest to wait for slow tasks. Two runs differ; \
          `run --replay-schedule RUN` repeats the order of a run.",
+    ),
+    setting(
+        B::Train,
+        "in_flight",
+        SettingKind::Choice(IN_FLIGHT),
+        DefaultValue::Word("off"),
+        "Weights of episodes in progress when a policy was updated. `off` by default: results don't depend on timing. Otherwise \
+         samples are as fresh as they can be, and rollouts of whole models don't wait for those before. `recompute` samples \
+         from exactly the new weights, `keep` is faster. Two runs differ; `run --replay-schedule RUN` repeats a run.",
     ),
     setting(
         B::Train,

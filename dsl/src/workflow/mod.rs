@@ -471,6 +471,9 @@ pub struct Train {
     /// Tasks that an update trains on.
     #[serde(default)]
     pub order: BatchOrder,
+    /// Weights of episodes in progress when a policy was updated.
+    #[serde(default)]
+    pub in_flight: InFlight,
     /// Passes over a step's transitions.
     pub epochs: u32,
     /// Optimiser steps per pass.
@@ -530,6 +533,19 @@ pub enum BatchOrder {
     Keys,
     /// Those that ended first.
     Arrival,
+}
+
+/// Weights of episodes in progress when a policy was updated.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InFlight {
+    /// Those that they began with.
+    #[default]
+    Off,
+    /// The new ones, which compute the keys and values of earlier tokens anew.
+    Recompute,
+    /// The new ones, with the keys and values of earlier tokens.
+    Keep,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

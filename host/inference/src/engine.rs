@@ -124,16 +124,8 @@ impl LlmEngine {
         update: impl Into<WeightUpdate>,
         version: u64,
     ) -> Result<(), GenerateError> {
-        self.publish_together(vec![(policy, update.into(), version)])
-    }
-
-    /// Gives policies new weights between two tokens: for each its index, weights and version.
-    ///
-    /// # Errors
-    /// As for [`LlmEngine::publish`]. Updates before the one that failed stand.
-    pub fn publish_together(&self, updates: Vec<(usize, WeightUpdate, u64)>) -> Result<(), GenerateError> {
         let (reply, response) = mpsc::sync_channel(1);
-        self.send(WorkerMessage::Publish { updates, reply })?;
+        self.send(WorkerMessage::Publish { policy, update: update.into(), version, reply })?;
         response.recv().map_err(|_| GenerateError::Stopped)?
     }
 

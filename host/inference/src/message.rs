@@ -32,8 +32,9 @@ pub(crate) enum WorkerMessage {
         reply: mpsc::SyncSender<Result<(), GenerateError>>,
     },
     Publish {
-        /// Policy, weights and version of each.
-        updates: Vec<(usize, WeightUpdate, u64)>,
+        policy: usize,
+        update: WeightUpdate,
+        version: u64,
         reply: mpsc::SyncSender<Result<(), GenerateError>>,
     },
 }

@@ -172,19 +172,6 @@ impl<E: Executor> Policies<E> {
         }
     }
 
-    /// Replaces the weights of policies.
-    pub(crate) fn publish_together(
-        &mut self,
-        executor: &E,
-        updates: Vec<(usize, WeightUpdate, u64)>,
-    ) -> Result<(), GenerateError> {
-        for (policy, update, version) in updates {
-            self.keep_version_before(policy, version);
-            self.publish(executor, policy, update, version)?;
-        }
-        Ok(())
-    }
-
     /// Keeps the present weights of a policy, if `version` is a new one and versions are kept.
     fn keep_version_before(&mut self, policy: usize, version: u64) {
         let (kept, snapshot) = (self.kept_versions, self.snapshot(policy));
@@ -205,13 +192,14 @@ impl<E: Executor> Policies<E> {
     }
 
     /// Replaces the weights of a policy.
-    fn publish(
+    pub(crate) fn publish(
         &mut self,
         executor: &E,
         policy: usize,
         update: WeightUpdate,
         version: u64,
     ) -> Result<(), GenerateError> {
+        self.keep_version_before(policy, version);
         let found = self.policies.get(policy).and_then(Option::as_ref).map(|state| state.base);
         let index = found.ok_or_else(|| self.missing("given new weights", policy))?;
         let base = &mut self.bases[index];

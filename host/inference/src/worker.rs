@@ -103,9 +103,9 @@ impl<E: Executor> Worker<E> {
 
     fn handle(&mut self, message: WorkerMessage) {
         match message {
-            WorkerMessage::Publish { updates, reply } => {
+            WorkerMessage::Publish { policy, update, version, reply } => {
                 // Fails only if the publisher is gone.
-                let _ = reply.send(self.publish(updates));
+                let _ = reply.send(self.publish(policy, update, version));
             }
             WorkerMessage::Add { weights, reply } => {
                 let result = catch_unwind(AssertUnwindSafe(|| self.policies.add(&self.executor, weights)))

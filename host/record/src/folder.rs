@@ -20,11 +20,11 @@ use crate::own_files::{delete_later, own_files, parse_step};
 use crate::run_lock::{RunLock, find_holder};
 use crate::scalars::scalars;
 use crate::schedule::{RecordedBatch, SCHEDULE};
-use crate::versions::{RecordedVersions, VERSIONS};
 use crate::table::{read_transitions, write_transitions};
 use crate::text_file::{LARGEST_TEXT, read_text};
 use crate::token_table::write_trained;
 use crate::traces::{TraceFile, Traces};
+use crate::versions::{RecordedVersions, VERSIONS};
 
 const WORKFLOW: &str = "workflow.json";
 const METRICS: &str = "metrics.jsonl";

@@ -36,7 +36,6 @@ mod own_files;
 mod run_lock;
 mod scalars;
 pub mod schedule;
-pub mod versions;
 mod settings;
 mod step_table;
 mod table;
@@ -44,6 +43,7 @@ mod text_file;
 mod token_table;
 mod trace_index;
 mod traces;
+pub mod versions;
 
 pub use atomic::{sync_folder, write_atomically};
 pub use curves::draw_curves;

@@ -97,7 +97,8 @@ fn write_columns(mut columns: Columns<'_>, rows: &[Transition]) -> Result<()> {
     columns.u32s(rows, |t| t.key.call)?;
     columns.values::<BoolType, _>(rows, |t| t.final_call)?;
     columns.lists::<Int32Type, _, _>(rows, |t| t.version_changes.iter().map(|change| change.token as i32))?;
-    columns.lists::<Int64Type, _, _>(rows, |t| t.version_changes.iter().map(|change| change.version as i64))?;
+    columns
+        .lists::<Int64Type, _, _>(rows, |t| t.version_changes.iter().map(|change| change.version as i64))?;
     columns.close()
 }
 

@@ -100,6 +100,17 @@ impl PolicyVersions {
         Ok(())
     }
 
+    /// Serves the weights in place of earlier ones, also for completions in progress. Value heads stay as they are: with a
+    /// staleness, the trainer computes the values.
+    pub fn take_over(self, router: &PolicyRouter) -> Result<(), Error> {
+        for (policy, update, version) in self.updates {
+            if !matches!(update, WeightUpdate::ValueHead(_)) {
+                router.publish_embedded(policy, update, version)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Serves the weights beside others. [`PolicyRouter::keeps_versions`] must hold.
     pub fn pin(self, router: &Arc<PolicyRouter>) -> Result<PinnedVersion, Error> {
         PinnedVersion::new(Arc::clone(router), self.updates)

@@ -4,6 +4,7 @@ mod connect;
 mod gate;
 mod grammar_checks;
 mod hosted;
+mod in_flight;
 mod layout;
 mod pinned;
 mod remote;
@@ -15,7 +16,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pl_inference::{LlmEngine, WeightUpdate};
+use pl_inference::{DuringUpdate, LlmEngine, WeightUpdate};
 use pl_servers::{Fleet, ServerStats};
 use pl_types::{Completion, Generate, GenerateError, Request};
 
@@ -25,6 +26,7 @@ pub(crate) use self::connect::{connect, is_hosted};
 use self::gate::Gate;
 use self::hosted::HostedPolicy;
 pub(crate) use self::hosted::conversation_template;
+pub(crate) use self::in_flight::InFlightTeam;
 pub(crate) use self::layout::{EngineLayout, Pool};
 pub(crate) use self::pinned::{PinnedTeam, PinnedVersion};
 pub(crate) use self::remote::RemotePolicy;
@@ -83,10 +85,12 @@ impl PolicyRouter {
         &self,
         place: &EnginePolicy,
         request: Request,
+        during_update: DuringUpdate,
     ) -> Result<Vec<Completion>, GenerateError> {
         let policy = request.policy;
         let mut passage = self.gate.pass().await;
-        let generating = place.engine.generate(Request { policy: place.policy, ..request });
+        let request = Request { policy: place.policy, ..request };
+        let generating = place.engine.generate_during_updates(request, during_update);
         tokio::select! {
             result = generating => result.map_err(|error| with_policy(error, policy)),
             () = passage.aborted() => Err(GenerateError::Aborted),
@@ -198,7 +202,7 @@ impl Generate for PolicyRouter {
     async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
         let policy = request.policy;
         match self.route(policy).as_deref() {
-            Some(Route::Engine(place)) => self.generate_embedded(place, request).await,
+            Some(Route::Engine(place)) => self.generate_embedded(place, request, DuringUpdate::Finish).await,
             Some(Route::Server(remote)) => remote.generate(request).await,
             Some(Route::Hosted(hosted)) => hosted.generate(request).await,
             _ => Err(no_route(policy)),

@@ -3,6 +3,7 @@
 mod alternation;
 mod cursor;
 mod designs;
+mod in_flight;
 mod kept_versions;
 mod learner_threads;
 mod loop_events;
@@ -12,6 +13,7 @@ mod mixture;
 mod open_step;
 mod outer_loop;
 mod pace;
+mod repeated;
 mod rollout_thread;
 mod rollouts;
 mod step_metrics;
@@ -24,7 +26,6 @@ use std::sync::Arc;
 
 use pl_dsl::Override;
 use pl_dsl::workflow::{BatchOrder, LrSchedule, Train, Workflow};
-use pl_record::schedule::read_schedule;
 use pl_record::{FinishedSteps, Lock, RunFolder};
 use pl_trainer::checkpoint::EarlierVersion;
 use pl_trainer::{Learner, Trainer};
@@ -35,7 +36,6 @@ use crate::chat::today;
 use crate::checkpoints::{newest, newest_step};
 use crate::cluster::{ClusterOptions, ClusterRun};
 use crate::error::Error;
-use crate::error::repeat::RepeatError;
 use crate::host::Host;
 use crate::lock::{allow_missing_starts, lock_of, start_date};
 use crate::memory::MemoryEstimate;
@@ -46,12 +46,11 @@ use crate::progress::Notice;
 use crate::resume::{changed_settings, copy_changeable_settings, fixed_settings};
 use crate::run_folder;
 use crate::schedule::StepSchedule;
-use crate::schedule::batches::{BatchRule, RepeatingRun};
 use crate::session::{LocatedModels, Session, is_start_restored};
 use crate::stored::{StoredOverride, StoredWorkflow};
 use crate::workflow::CheckedWorkflow;
 
-use self::outer_loop::is_barrier;
+use self::repeated::RepeatedSchedule;
 use self::rollouts::Rollouts;
 
 pub use self::cursor::{LevelState, ScenarioCursor};
@@ -94,8 +93,8 @@ pub struct TrainingRun<'h> {
     train: Train,
     session: Session,
     schedule: StepSchedule,
-    /// Tasks of each update, if they are those of a run before.
-    order: Option<BatchRule>,
+    /// Schedule of a run before that this one repeats.
+    repeated: Option<RepeatedSchedule>,
     /// Versions of the checkpoint that the run continues from, before its own.
     earlier: Vec<EarlierVersion>,
     rollouts: Rollouts,
@@ -136,7 +135,8 @@ impl<'h> TrainingRun<'h> {
         let mut rollouts = Rollouts::new(host, checked, &session)?;
         let schedule = schedule_of(&checked.workflow, &train, &session.trainer);
         let recorded = options.replay_schedule.as_deref();
-        let order = recorded.map(|run| recorded_order(run, &train, &schedule, &rollouts)).transpose()?;
+        let repeat = |run| RepeatedSchedule::read(run, &checked.workflow, &schedule, &rollouts);
+        let repeated = recorded.map(repeat).transpose()?;
         note::warn_if_missing(host, checked);
         let stored = StoredWorkflow::new(checked, &session);
         let folder = run_folder::create(host, options.folder.as_deref(), &checked.text, &stored, &lock)?;
@@ -146,7 +146,18 @@ impl<'h> TrainingRun<'h> {
         let (earlier, state) = (Vec::new(), LoopState::default());
         let place = (folder.root(), state.step);
         let cluster = cluster_of(host, checked, &session, (&stored, &lock), place, &options.cluster)?;
-        Ok(TrainingRun { host, train, session, schedule, order, earlier, rollouts, folder, state, cluster })
+        Ok(TrainingRun {
+            host,
+            train,
+            session,
+            schedule,
+            repeated,
+            earlier,
+            rollouts,
+            folder,
+            state,
+            cluster,
+        })
     }
 
     /// Continues the run in `root` after its last checkpoint.
@@ -221,7 +232,8 @@ impl<'h> TrainingRun<'h> {
         let mut rollouts = Rollouts::new(host, &checked, &session)?;
         let schedule = schedule_of(&checked.workflow, &train, &session.trainer);
         let recorded = options.replay_schedule.as_deref();
-        let order = recorded.map(|run| recorded_order(run, &train, &schedule, &rollouts)).transpose()?;
+        let repeat = |run| RepeatedSchedule::read(run, &checked.workflow, &schedule, &rollouts);
+        let repeated = recorded.map(repeat).transpose()?;
         let played = state.step + state.ahead.len() as u64;
         let steps = FinishedSteps { played, trained: state.step };
         let folder = RunFolder::resume(run_lock, steps, state.lengths).map_err(Error::RunFolder)?;
@@ -241,7 +253,18 @@ impl<'h> TrainingRun<'h> {
         let place = (folder.root(), state.step);
         let cluster = cluster_of(host, &checked, &session, (&stored, &lock), place, &options.cluster)?;
         host.notify(Notice::Resumed { step: state.step });
-        Ok(TrainingRun { host, train, session, schedule, order, earlier, rollouts, folder, state, cluster })
+        Ok(TrainingRun {
+            host,
+            train,
+            session,
+            schedule,
+            repeated,
+            earlier,
+            rollouts,
+            folder,
+            state,
+            cluster,
+        })
     }
 
     /// Returns the run folder.
@@ -301,23 +324,6 @@ fn schedule_of(workflow: &Workflow, train: &Train, trainer: &Trainer) -> StepSch
         BatchOrder::Keys => StepSchedule::new(steps, learners.iter().map(own).collect()),
         BatchOrder::Arrival => StepSchedule::by_arrival(steps, u64::from(train.staleness), learners.len()),
     }
-}
-
-/// Reads the tasks of each update of a run, to be repeated.
-fn recorded_order(
-    run: &Path,
-    train: &Train,
-    schedule: &StepSchedule,
-    rollouts: &Rollouts,
-) -> Result<BatchRule, Error> {
-    let refused = |source| Error::Schedule { run: run.to_path_buf(), source };
-    if !schedule.is_by_arrival() {
-        return Err(refused(RepeatError::NotByArrival));
-    }
-    let batches = read_schedule(run)?.ok_or_else(|| refused(RepeatError::NoRecord))?;
-    let is_barrier = |step| is_barrier(train, rollouts, step);
-    let repeating = RepeatingRun { schedule, tasks: train.tasks_per_step as usize, is_barrier: &is_barrier };
-    repeating.rule(batches).map_err(refused)
 }
 
 /// Keeps the adapters that servers load in the run folder.

@@ -8,8 +8,8 @@ use pl_dsl::workflow::objective::{
     Advantage, Algorithm, Baseline, Critic, CriticBase, Objective, Optimizer, PolicyTraining, Scale,
 };
 use pl_dsl::workflow::{
-    BatchOrder, Environment, Faults, Inference, Layout, Lora, LrSchedule, Policy, Reward, Rollout, Sandbox,
-    SandboxBackend, Scenario, Schedule, Tasks, Train, Turns, Workflow,
+    BatchOrder, Environment, Faults, InFlight, Inference, Layout, Lora, LrSchedule, Policy, Reward, Rollout,
+    Sandbox, SandboxBackend, Scenario, Schedule, Tasks, Train, Turns, Workflow,
 };
 use pl_model::{
     Adapter, ChatTemplate, Config, Family, Layer, Model, Projection, RopeScaling, TensorSet, Tokenizer,
@@ -40,6 +40,7 @@ pub fn train() -> Train {
         schedule: Schedule::Sync,
         staleness: 0,
         order: BatchOrder::Keys,
+        in_flight: InFlight::Off,
         epochs: 1,
         mini_batches: 1,
         shuffle_rewards: false,

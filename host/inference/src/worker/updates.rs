@@ -37,11 +37,16 @@ enum NextWeights<E: Executor> {
 }
 
 impl<E: Executor> Worker<E> {
-    /// Replaces weights. Sequences in progress and requests that await them go on with them.
-    pub(super) fn publish(&mut self, updates: Vec<(usize, WeightUpdate, u64)>) -> Result<(), GenerateError> {
-        let result =
-            catch_unwind(AssertUnwindSafe(|| self.policies.publish_together(&self.executor, updates)))
-                .unwrap_or_else(|panic| Err(GenerateError::Setup(panic_message(&*panic))));
+    /// Replaces the weights of a policy. Sequences in progress and requests that await them go on with them.
+    pub(super) fn publish(
+        &mut self,
+        policy: usize,
+        update: WeightUpdate,
+        version: u64,
+    ) -> Result<(), GenerateError> {
+        let publish = || self.policies.publish(&self.executor, policy, update, version);
+        let result = catch_unwind(AssertUnwindSafe(publish))
+            .unwrap_or_else(|panic| Err(GenerateError::Setup(panic_message(&*panic))));
         self.requests.take_over(&self.policies);
         self.scheduler.take_over(&self.requests, &mut self.policies);
         let Awaiting { requests, sequences } = std::mem::take(&mut self.awaiting);

@@ -194,6 +194,7 @@ impl Generate for Adversary {
                 text: self.answer(&prompt, seed).await,
                 finish: Finish::Stop,
                 version: 0,
+                version_changes: Vec::new(),
             });
         }
         Ok(completions)

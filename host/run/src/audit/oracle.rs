@@ -164,6 +164,7 @@ impl Generate for Silent {
             text: String::new(),
             finish: Finish::Stop,
             version: 0,
+            version_changes: Vec::new(),
         };
         Ok(request.seeds.iter().map(completion).collect())
     }

@@ -1,14 +1,21 @@
 //! Errors of runs that repeat the schedule of another one.
 
 use pl_record::schedule::SCHEDULE;
+use pl_record::versions::VERSIONS;
 use pl_types::TaskKey;
 
 /// Reason why a run can't repeat a recorded order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RepeatError {
-    /// The run trains on the tasks that were drawn for each update.
-    #[error("only a run with `order = arrival` repeats the order of another one")]
-    NotByArrival,
+    /// Nothing in the run depends on timing.
+    #[error("only a run with `order = arrival` or `in_flight` repeats the schedule of another one")]
+    NothingToRepeat,
+    /// The run's settings lead to another schedule.
+    #[error("it has other {settings} than this run; set them as they were")]
+    OtherSettings { settings: String },
+    /// The other run's episodes kept the weights that they began with.
+    #[error("it has no {VERSIONS}")]
+    NoVersions,
     /// The other run has no record.
     #[error("it has no {SCHEDULE}")]
     NoRecord,

@@ -73,6 +73,7 @@ mod tests {
             top: Vec::new(),
             finish: Finish::Stop,
             version: 0,
+            version_changes: Vec::new(),
         }
     }
 

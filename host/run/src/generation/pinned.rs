@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pl_inference::{PolicyWeights, WeightUpdate};
+use pl_inference::{DuringUpdate, PolicyWeights, WeightUpdate};
 use pl_trainer::Trainer;
 use pl_types::{Completion, Generate, GenerateError, Request};
 
@@ -93,7 +93,7 @@ pub(crate) struct PinnedTeam {
 impl Generate for PinnedTeam {
     async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
         match self.versions.iter().find_map(|version| version.place(request.policy)) {
-            Some(place) => self.router.generate_embedded(place, request).await,
+            Some(place) => self.router.generate_embedded(place, request, DuringUpdate::Finish).await,
             None => self.router.generate(request).await,
         }
     }

@@ -69,6 +69,7 @@ impl StepAhead {
             episode_tasks: Vec::new(),
             finished: None,
             tasks: Vec::new(),
+            versions: None,
         })
     }
 }

@@ -191,14 +191,22 @@ impl OpenStep {
         &self.cursors
     }
 
-    /// Returns the play of an episode, by its position in the step. `None` if there is no such episode.
+    /// Returns the play of an episode, by its position in the step, with other `versions` than those of the step if it has
+    /// its own. `None` if there is no such episode.
     pub fn play(
         &self,
         episode: usize,
+        versions: Option<Vec<u64>>,
     ) -> Option<impl Future<Output = Result<EndedEpisode, pl_rollout::Error>> + Send + 'static> {
         let (scenario, task, sample) = *self.order.get(episode.checked_sub(self.earlier)?)?;
         let drawn = self.round.get(scenario)?;
-        let (player, plan) = (Arc::clone(&drawn.player), Arc::clone(&drawn.plan));
+        let player = Arc::clone(&drawn.player);
+        let plan = match versions {
+            Some(versions) => {
+                Arc::new(RolloutPlan { versions: versions.into(), ..RolloutPlan::clone(&drawn.plan) })
+            }
+            None => Arc::clone(&drawn.plan),
+        };
         let step = self.step;
         let key = TaskKey { step, task: plan.first_task + task };
         let playing = async move {

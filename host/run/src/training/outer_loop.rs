@@ -6,12 +6,12 @@
 //! ends as if it had never been killed: everything that the loop writes is either named in the checkpoint's
 //! [`LoopState`] or cut off when the run resumes. Steps that were played ahead of their update are named too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
-use pl_dsl::workflow::{Evaluation, Train};
+use pl_dsl::workflow::{Evaluation, InFlight, Train};
 use pl_record::RunFolder;
 use pl_record::schedule::RecordedBatch;
 use pl_trainer::checkpoint::{Checkpoints, EvaluationScore};
@@ -35,12 +35,14 @@ use crate::schedule::batches::{BatchRule, Batches};
 use crate::stop_request::StopRequest;
 
 use super::TrainingRun;
+use super::in_flight::InFlightWeights;
 use super::kept_versions::KeptVersions;
 use super::learner_threads::LearnerThreads;
 use super::loop_events::{EventSender, LoopEvent, RolloutEvent, report_panic};
 use super::loop_state::{LoopState, StepAhead};
 use super::metrics_lines::{evaluation_line, step_line};
 use super::pace::{LearnerResult, Pace};
+use super::repeated::RepeatedSchedule;
 use super::rollout_thread::{Handover, LearnerWeights, RolloutThread};
 use super::rollouts::{PlayedStep, Rollouts};
 use super::step_times::{Clock, LearnerTimes, StepTimes, milliseconds};
@@ -69,7 +71,8 @@ impl TrainingRun<'_> {
     }
 
     fn train_steps(&mut self, stop: &StopRequest) -> Result<RunEnding, Error> {
-        let Self { host, train, session, schedule, order, earlier, rollouts, folder, state, cluster } = self;
+        let Self { host, train, session, schedule, repeated, earlier, rollouts, folder, state, cluster } =
+            self;
         let checkpoints = Checkpoints::new(RunFolder::checkpoints(folder.root()), train.keep_checkpoints);
         // Finishes what a run that was killed at its very end left undone.
         checkpoints.tidy()?;
@@ -85,13 +88,27 @@ impl TrainingRun<'_> {
             let step = ahead.read(folder)?;
             played.insert(step.step, Arc::new(step));
         }
+        let RepeatedSchedule { order, versions } = repeated.take().unwrap_or_default();
+        let repeats = order.is_some() || versions.is_some();
+        let in_flight = InFlightWeights::new(
+            train.in_flight,
+            &session.router,
+            trained_policies(&session.trainer),
+            session.trainer.versions(),
+            (versions, schedule.staleness() + schedule.late()),
+        )?;
+        if in_flight.is_some() && cluster.is_some() {
+            return Err(Error::InFlightOnWorkers);
+        }
         let rules = AdmissionRules {
             slots: train.episodes as usize,
             draws_in_turn: rollouts.draws_in_turn(),
-            keeps_versions: schedule.overlaps() && session.router.keeps_versions(&session.trainer),
+            // In flight, all episodes have the same weights.
+            keeps_versions: in_flight.is_some()
+                || (schedule.overlaps() && session.router.keeps_versions(&session.trainer)),
         };
         let batches = schedule.is_by_arrival().then(|| {
-            let rule = order.clone().unwrap_or(BatchRule::Arrival { late: schedule.late() });
+            let rule = order.unwrap_or(BatchRule::Arrival { late: schedule.late() });
             let done = state.step + played.len() as u64;
             Batches::new(rule, train.tasks_per_step as usize, done)
         });
@@ -103,6 +120,7 @@ impl TrainingRun<'_> {
             admission: Admission::new(schedule.clone(), rules).with_batches(batches),
             schedule: schedule.clone(),
             keeps_versions: rules.keeps_versions,
+            in_flight,
             versions: session.trainer.versions(),
             cursors: played.values().last().map_or(&state.scenarios, |last| &last.cursors).clone(),
             stop: (!schedule.overlaps()).then(|| stop.clone()),
@@ -122,7 +140,7 @@ impl TrainingRun<'_> {
                 host,
                 train,
                 schedule,
-                repeats: order.is_some(),
+                repeats,
                 rollouts,
                 router: &router,
                 cluster: cluster.as_deref(),
@@ -153,7 +171,7 @@ struct OuterLoop<'r> {
     host: &'r Host,
     train: &'r Train,
     schedule: &'r StepSchedule,
-    /// True if updates train on the tasks of an earlier run's.
+    /// True if it repeats the schedule of an earlier run.
     repeats: bool,
     rollouts: &'r Rollouts,
     router: &'r PolicyRouter,
@@ -350,7 +368,8 @@ impl OuterLoop<'_> {
 
     /// Returns a learner's weights for the rollout thread, and keeps them for checkpoints that need them.
     fn keep(&mut self, learner: usize, update: u64, policies: &[ServedPolicy]) -> LearnerWeights {
-        if self.schedule.differs() {
+        // In flight, no episode begins with earlier weights.
+        if self.schedule.differs() && self.train.in_flight == InFlight::Off {
             self.kept.add(learner, update, policies);
         }
         learner_weights(learner, update, policies)
@@ -385,6 +404,9 @@ impl OuterLoop<'_> {
         if !played.tasks.is_empty() {
             let (step, tasks) = (played.step, played.tasks.clone());
             self.folder.append_schedule(&RecordedBatch { step, tasks })?;
+        }
+        if let Some(versions) = &played.versions {
+            self.folder.append_versions(versions)?;
         }
         self.played.insert(played.step, Arc::new(*played));
         Ok(None)
@@ -532,6 +554,12 @@ pub(super) fn is_barrier(train: &Train, rollouts: &Rollouts, step: u64) -> bool 
 
 fn is_checkpoint_due(train: &Train, step: u64) -> bool {
     step.is_multiple_of(u64::from(train.checkpoint_every.max(1)))
+}
+
+/// Returns the indices of all trained policies.
+fn trained_policies(trainer: &Trainer) -> BTreeSet<usize> {
+    let learners = trainer.learners().iter();
+    learners.flat_map(|learner| learner.policies()).map(|own| own.policy).collect()
 }
 
 /// Returns a learner's weights after an update for the rollout thread, in the same memory.

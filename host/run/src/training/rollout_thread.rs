@@ -24,9 +24,10 @@ use crate::schedule::admission::{Action, Admission};
 use crate::stop_request::StopRequest;
 
 use super::cursor::ScenarioCursor;
+use super::in_flight::InFlightWeights;
 use super::loop_events::{EventSender, LoopEvent, RolloutEvent};
 use super::open_step::{EndedEpisode, OpenStep};
-use super::rollouts::Rollouts;
+use super::rollouts::{PlayedStep, Rollouts};
 use super::step_results::{StepResults, TaskResults};
 use super::step_weights::{StepWeights, WeightLease};
 
@@ -59,6 +60,8 @@ pub(super) struct RolloutThread<'r> {
     pub schedule: StepSchedule,
     /// True if weights are kept beside others.
     pub keeps_versions: bool,
+    /// Weights that take over while episodes play. `None` if these end with the weights that they begin with.
+    pub in_flight: Option<InFlightWeights>,
     /// Versions of all policies before the run, in the workflow's order.
     pub versions: Vec<u64>,
     /// Positions in the tasks of the scenarios. Empty before the first step.
@@ -133,7 +136,7 @@ impl RolloutThread<'_> {
             }
             tokio::select! {
                 handover = handovers.recv(), if is_connected => match handover {
-                    Some(handover) => self.receive(handover),
+                    Some(handover) => self.receive(handover)?,
                     None => {
                         is_connected = false;
                         self.admission.stop();
@@ -160,7 +163,10 @@ impl RolloutThread<'_> {
     ) -> Result<(), Error> {
         match action {
             Action::Evaluate { update } => {
-                let weights = self.use_weights(&vec![update; self.schedule.learners()]).await?;
+                let weights = match &self.in_flight {
+                    Some(in_flight) => in_flight.of_evaluation(),
+                    None => self.use_weights(&vec![update; self.schedule.learners()]).await?,
+                };
                 let started = Instant::now();
                 let last = update == self.schedule.steps();
                 let reports = self.rollouts.evaluate(self.host, update, last, &weights).await?;
@@ -175,7 +181,10 @@ impl RolloutThread<'_> {
                     send(RolloutEvent::Stopped);
                     return Ok(());
                 }
-                let weights = self.use_weights(&self.schedule.updates(step)).await?;
+                let weights = match &self.in_flight {
+                    Some(in_flight) => in_flight.of_step(),
+                    None => self.use_weights(&self.schedule.updates(step)).await?,
+                };
                 let open = OpenStep::draw(self.rollouts, self.host, step, &self.cursors, weights).await?;
                 self.cursors = open.cursors().to_vec();
                 self.admission.add_episodes(step, &open.task_of());
@@ -186,7 +195,8 @@ impl RolloutThread<'_> {
                 self.open.insert(step, open);
             }
             Action::Start { step, episode } => {
-                if let Some(playing) = self.open.get(&step).and_then(|open| open.play(episode)) {
+                let versions = self.in_flight.as_mut().map(|own| own.start(step, episode));
+                if let Some(playing) = self.open.get(&step).and_then(|open| open.play(episode, versions)) {
                     running.spawn(playing);
                 }
             }
@@ -201,7 +211,7 @@ impl RolloutThread<'_> {
             }
             Action::HandOver(batch) => {
                 let played = self.batch(batch)?.into_step(self.rollouts, self.host)?;
-                send(RolloutEvent::Played(Box::new(played)));
+                send(RolloutEvent::Played(Box::new(self.with_versions(played))));
             }
             Action::Collect { step } => {
                 let Some(open) = self.open.get_mut(&step) else { return Ok(()) };
@@ -215,7 +225,7 @@ impl RolloutThread<'_> {
                     if self.rollouts.draws_in_turn() {
                         self.cursors.clone_from(&played.cursors);
                     }
-                    send(RolloutEvent::Played(Box::new(played)));
+                    send(RolloutEvent::Played(Box::new(self.with_versions(played))));
                 }
                 self.drop_unused_weights();
             }
@@ -237,9 +247,19 @@ impl RolloutThread<'_> {
         Ok(StepResults::by_arrival(step, drawn.cursors, drawn.levels, results))
     }
 
+    /// Adds the versions that were used since the step before.
+    fn with_versions(&mut self, played: PlayedStep) -> PlayedStep {
+        let versions = self.in_flight.as_mut().map(|own| own.take_record(played.step));
+        PlayedStep { versions, ..played }
+    }
+
     /// Takes over weights, and the work that they make possible.
-    fn receive(&mut self, Handover { weights, evaluate, steps }: Handover) {
+    fn receive(&mut self, Handover { weights, evaluate, steps }: Handover) -> Result<(), Error> {
         for LearnerWeights { learner, update, policies } in weights {
+            if let Some(in_flight) = &mut self.in_flight {
+                in_flight.take_over(policies)?;
+                continue;
+            }
             let versions = policies.versions().to_vec();
             self.weights
                 .insert((learner, update), HandedWeights { versions, state: WeightState::New(policies) });
@@ -249,6 +269,7 @@ impl RolloutThread<'_> {
         }
         self.admission.play(steps);
         self.drop_unused_weights();
+        Ok(())
     }
 
     /// Returns the weights of the learners after a number of updates each, ready to be used.

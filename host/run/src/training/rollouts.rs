@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use pl_dsl::workflow::objective::PolicyTraining;
 use pl_dsl::workflow::{Curriculum, Evaluation, Rise, Train};
+use pl_record::versions::RecordedVersions;
 use pl_record::{TraceFile, Traces};
 use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutProgress, SPAN_TARGET, TaskSource, Trace};
 use pl_types::{EpisodeId, TaskKey, Transition};
@@ -52,6 +53,8 @@ pub(super) struct PlayedStep {
     /// Tasks that were put together because they ended first. Empty if the tasks are those that were drawn for the step, and
     /// for a step that another process has recorded.
     pub tasks: Vec<TaskKey>,
+    /// Versions that were used since the step before. `None` if episodes end with the weights that they begin with.
+    pub versions: Option<RecordedVersions>,
 }
 
 /// A scenario of a run, with its source of tasks.

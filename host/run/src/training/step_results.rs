@@ -108,6 +108,7 @@ impl StepResults {
             metrics,
             transitions: batch.transitions,
             tasks,
+            versions: None,
         })
     }
 }

@@ -10,6 +10,7 @@ mod example;
 mod filters;
 mod foreign;
 mod fuzz;
+mod in_flight;
 mod memory;
 mod objectives;
 mod permissions;

@@ -72,7 +72,7 @@ fn run_with_delays(
     try_with_delays(workflow, name, overrides, delays, stop_after, None).unwrap()
 }
 
-fn try_with_delays(
+pub(crate) fn try_with_delays(
     workflow: &Workflow,
     name: &str,
     overrides: &[&str],
@@ -93,7 +93,7 @@ fn try_with_delays(
 
 /// Checks that two runs have the same metrics, transitions and final weights: those in the file `policies` of the last
 /// checkpoint, unless it is empty.
-fn assert_same_results(left: &Path, right: &Path, policies: &str) {
+pub(crate) fn assert_same_results(left: &Path, right: &Path, policies: &str) {
     let mut files = vec!["metrics.jsonl".to_owned(), "failures.jsonl".to_owned()];
     files.extend((1..=6).map(|step| format!("steps/{step:06}.parquet")));
     files.extend((1..=6).map(|step| format!("tokens/{step:06}.parquet")));
