@@ -93,7 +93,7 @@ fn parse_costs(text: &str) -> Result<RunCosts, CommandError> {
         }
     }
     let step = StepCosts { episodes: vec![rollout], tasks: Vec::new(), train: vec![train], evaluate };
-    Ok(RunCosts { slots: 1, steps: vec![step], policies: Vec::new() })
+    Ok(RunCosts { slots: 1, contention: 0.0, steps: vec![step], policies: Vec::new() })
 }
 
 /// Parses the costs of phases.

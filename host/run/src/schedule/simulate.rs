@@ -1,9 +1,10 @@
 //! Simulation of schedules: the [`Admission`] of a real run under a virtual clock.
 //!
 //! Rollouts and training are taken to run side by side without slowing each other down, as on devices of their
-//! own, and an episode to take as long beside many others as beside few. Costs come from a run's `timings.jsonl` or are
-//! given.
+//! own. Costs come from a run's `timings.jsonl`, with how much its episodes have slowed each other down ([`contention`]), or
+//! are given.
 
+mod contention;
 pub mod pools;
 
 use std::cmp::Reverse;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use pl_dsl::workflow::{BatchOrder, Workflow};
 
+use self::contention::{RecordedEpisode, contention, seconds_alone, slowdown};
 use super::StepSchedule;
 use super::admission::{Action, Admission, AdmissionRules};
 use super::batches::{BatchRule, Batches};
@@ -23,7 +25,7 @@ use crate::progress::StepSeconds;
 /// Seconds that the parts of one step take.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepCosts {
-    /// Each episode, in the order in which they start.
+    /// Each episode alone, in the order in which they start.
     pub episodes: Vec<f64>,
     /// Task of each episode, from 0. Empty if they are not known.
     pub tasks: Vec<u32>,
@@ -38,6 +40,8 @@ pub struct StepCosts {
 pub struct RunCosts {
     /// Largest number of episodes at a time.
     pub slots: usize,
+    /// Part of its time alone by which an episode takes longer for each other one beside it.
+    pub contention: f64,
     /// The steps, from step 1 on. Repeated if there are more.
     pub steps: Vec<StepCosts>,
     /// Names of the policies of each learner. Empty if they are not known.
@@ -67,7 +71,11 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
         #[serde(default)]
         slots: usize,
         #[serde(default)]
+        episode_starts: Vec<f64>,
+        #[serde(default)]
         episode_seconds: Vec<f64>,
+        #[serde(default)]
+        episode_tokens: Vec<f64>,
         #[serde(default)]
         episode_tasks: Vec<u32>,
         #[serde(default)]
@@ -94,6 +102,22 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
     let slots = slots.ok_or_else(|| failed("the run has not finished a step".to_owned()))?;
     let of_last = lines.last().map(|line| line.learners.as_slice()).unwrap_or_default();
     let policies = of_last.iter().map(|learner| learner.policies.clone()).collect();
+    let times = lines.iter().map(|line| {
+        let times = line.episode_starts.iter().zip(&line.episode_seconds).zip(&line.episode_tokens);
+        let recorded = |((start, seconds), tokens): ((&f64, &f64), &f64)| RecordedEpisode {
+            start: *start,
+            end: start + seconds,
+            tokens: *tokens,
+        };
+        times.map(recorded).collect::<Vec<_>>()
+    });
+    let recorded: Vec<Vec<RecordedEpisode>> = times.collect();
+    let (contention, alone) = without_contention(recorded);
+    for (line, seconds) in lines.iter_mut().zip(alone) {
+        if seconds.len() == line.episode_seconds.len() {
+            line.episode_seconds = seconds;
+        }
+    }
     let costs = |line: Line| StepCosts {
         tasks: if has_episodes { line.episode_tasks } else { Vec::new() },
         episodes: match has_episodes && !line.episode_seconds.is_empty() {
@@ -106,13 +130,33 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
         },
         evaluate: line.seconds.evaluate,
     };
-    Ok(RunCosts { slots, steps: lines.into_iter().map(costs).collect(), policies })
+    Ok(RunCosts { slots, contention, steps: lines.into_iter().map(costs).collect(), policies })
+}
+
+/// Returns the contention of the episodes of a run's steps, and the seconds that each would have taken alone.
+fn without_contention(mut steps: Vec<Vec<RecordedEpisode>>) -> (f64, Vec<Vec<f64>>) {
+    // The clock of a resumed run starts again.
+    let (mut offset, mut last, mut end) = (0.0, f64::NEG_INFINITY, 0.0f64);
+    for step in &mut steps {
+        let Some(first) = step.first().map(|episode| episode.start) else { continue };
+        if first < last {
+            offset = end;
+        }
+        last = first;
+        for episode in step {
+            (episode.start, episode.end) = (episode.start + offset, episode.end + offset);
+            end = end.max(episode.end);
+        }
+    }
+    let all: Vec<RecordedEpisode> = steps.iter().flatten().copied().collect();
+    let contention = contention(&all);
+    let mut alone = seconds_alone(&all, contention).into_iter();
+    (contention, steps.iter().map(|step| alone.by_ref().take(step.len()).collect()).collect())
 }
 
 /// End of something in progress, on the virtual clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
-    Episode { step: u64, episode: usize },
     Evaluation,
     Update { learner: usize },
 }
@@ -203,6 +247,10 @@ struct Simulator<'c> {
     admission: Admission,
     now: f64,
     ends: BinaryHeap<Reverse<(Time, End)>>,
+    /// Seconds that an episode would have taken alone which had run all the time.
+    work: f64,
+    /// Step and position of the episodes in progress, by the `work` at which they end.
+    episodes: BinaryHeap<Reverse<(Time, u64, usize)>>,
     /// Last step that has been handed to the learners.
     played: u64,
     /// Last step that was handed to the admission.
@@ -236,6 +284,8 @@ impl<'c> Simulator<'c> {
             costs,
             now: 0.0,
             ends: BinaryHeap::new(),
+            work: 0.0,
+            episodes: BinaryHeap::new(),
             played: 0,
             planned: 0,
             evaluated: 0,
@@ -260,9 +310,9 @@ impl<'c> Simulator<'c> {
                 self.act(action);
             }
             self.train();
-            let Some(Reverse((Time(now), end))) = self.ends.pop() else { break };
-            self.now = now;
-            self.end(end);
+            if !self.advance() {
+                break;
+            }
         }
         let slots = self.costs.slots.max(1) as f64;
         let idle = |busy: f64| if self.now > 0.0 { 1.0 - busy / self.now } else { 0.0 };
@@ -297,8 +347,7 @@ impl<'c> Simulator<'c> {
             }
             Action::Start { step, episode } => {
                 let seconds = self.step_costs(step).episodes[episode];
-                self.slot_seconds += seconds;
-                self.end_after(seconds, End::Episode { step, episode });
+                self.episodes.push(Reverse((Time(self.work + seconds), step, episode)));
             }
             Action::Collect { step } => {
                 self.admission.close(step);
@@ -326,9 +375,37 @@ impl<'c> Simulator<'c> {
         }
     }
 
+    /// Goes on to the next end of something. Returns false if nothing is in progress.
+    fn advance(&mut self) -> bool {
+        let running = self.episodes.len();
+        let slowdown = slowdown(self.costs.contention, running as i64);
+        let episode = self.episodes.peek().map(|Reverse((Time(work), step, episode))| {
+            (self.now + (work - self.work) * slowdown, *work, *step, *episode)
+        });
+        let other = self.ends.peek().map(|Reverse((Time(now), _))| *now);
+        let (now, work) = match (episode, other) {
+            (Some((now, work, ..)), other) if other.is_none_or(|other| now <= other) => (now, work),
+            (_, Some(other)) => (other, self.work + (other - self.now) / slowdown),
+            (_, None) => return false,
+        };
+        self.slot_seconds += (now - self.now) * running as f64;
+        (self.now, self.work) = (now, work);
+        match episode {
+            Some((end, _, step, episode)) if end <= now => {
+                self.episodes.pop();
+                self.admission.finished(step, episode);
+            }
+            _ => {
+                if let Some(Reverse((_, end))) = self.ends.pop() {
+                    self.end(end);
+                }
+            }
+        }
+        true
+    }
+
     fn end(&mut self, end: End) {
         match end {
-            End::Episode { step, episode } => self.admission.finished(step, episode),
             End::Evaluation => {
                 self.admission.evaluated();
                 self.evaluated = self.slowest();
@@ -364,7 +441,7 @@ mod tests {
 
     /// Simulates steps of one episode each, one at a time.
     fn simulate(steps: u64, staleness: u64, costs: &[StepCosts]) -> Simulation {
-        let costs = RunCosts { slots: 1, steps: costs.to_vec(), policies: Vec::new() };
+        let costs = RunCosts { slots: 1, contention: 0.0, steps: costs.to_vec(), policies: Vec::new() };
         Simulation::new(steps, staleness, &costs)
     }
 
@@ -404,6 +481,7 @@ mod tests {
         // Two slots; one of two episodes is slow. Step by step, a step takes 8 seconds.
         let costs = RunCosts {
             slots: 2,
+            contention: 0.0,
             steps: vec![StepCosts {
                 episodes: vec![8.0, 2.0],
                 tasks: vec![0, 1],
@@ -420,6 +498,20 @@ mod tests {
         assert!((idle - (1.0 - 40.0 / 72.0)).abs() < 1e-12);
     }
 
+    /// Two episodes of 2 and 4 seconds: beside each other each runs at half its speed.
+    #[test]
+    fn episodes_slow_each_other_down() {
+        let steps =
+            vec![StepCosts { episodes: vec![2.0, 4.0], tasks: vec![0, 1], train: vec![1.0], evaluate: 0.0 }];
+        let costs = |slots| RunCosts { slots, contention: 1.0, steps: steps.clone(), policies: Vec::new() };
+        // The sum of both, however many play at a time.
+        assert_eq!(Simulation::new(1, 0, &costs(1)).seconds, 7.0);
+        let both = Simulation::new(1, 0, &costs(2));
+        assert_eq!(both.seconds, 7.0);
+        // One slot is idle for the last 2 seconds of the rollouts, and both during the update.
+        assert!((both.rollout_idle - (1.0 - 10.0 / 14.0)).abs() < 1e-12);
+    }
+
     /// Learners that are slow in different steps wait for each other without staleness, and not with it.
     #[test]
     fn learners_have_a_pace_of_their_own() {
@@ -430,7 +522,8 @@ mod tests {
             evaluate: 0.0,
         };
         let policies = vec![vec!["small".to_owned()], vec!["large".to_owned()]];
-        let costs = RunCosts { slots: 1, steps: vec![step([1.0, 5.0]), step([5.0, 1.0])], policies };
+        let costs =
+            RunCosts { slots: 1, contention: 0.0, steps: vec![step([1.0, 5.0]), step([5.0, 1.0])], policies };
         assert_eq!(Simulation::new(6, 0, &costs).seconds, 36.0);
         // The first rollout, then 18 seconds of updates for each learner.
         assert_eq!(Simulation::new(6, 5, &costs).seconds, 19.0);
@@ -456,7 +549,7 @@ mod tests {
             evaluate: 0.0,
         };
         let steps = vec![step(7.0), step(1.0)];
-        let costs = RunCosts { slots: 8, steps, policies: Vec::new() };
+        let costs = RunCosts { slots: 8, contention: 0.0, steps, policies: Vec::new() };
         // Both wait for the first task that takes 7 seconds, or don't.
         assert_eq!(Simulation::new(2, 2, &costs).seconds, 11.0);
         assert_eq!(Simulation::by_arrival(2, 2, &costs).unwrap().seconds, 9.0);

@@ -65,7 +65,7 @@ impl StepAhead {
             tokens,
             cursors,
             seconds: 0.0,
-            episode_seconds: Vec::new(),
+            episode_times: Vec::new(),
             episode_tasks: Vec::new(),
             finished: None,
             tasks: Vec::new(),

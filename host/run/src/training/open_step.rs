@@ -212,7 +212,8 @@ impl OpenStep {
         let playing = async move {
             let started = Instant::now();
             let attempts = player.play(&plan, task, sample).await?;
-            let time = EpisodeTime { task: key, started, ended: Instant::now() };
+            let tokens = attempts.iter().map(|attempt| attempt.result.summary.tokens).sum();
+            let time = EpisodeTime { task: key, started, ended: Instant::now(), tokens };
             Ok(EndedEpisode { step, episode, scenario, attempts, time })
         };
         Some(tracing::Instrument::instrument(playing, self.span.clone()))

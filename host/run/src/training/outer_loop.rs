@@ -45,7 +45,7 @@ use super::pace::{LearnerResult, Pace};
 use super::repeated::RepeatedSchedule;
 use super::rollout_thread::{Handover, LearnerWeights, RolloutThread};
 use super::rollouts::{PlayedStep, Rollouts};
-use super::step_times::{Clock, LearnerTimes, StepTimes, milliseconds};
+use super::step_times::{Clock, EpisodeColumns, LearnerTimes, StepTimes, milliseconds};
 
 /// Reason for which a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -475,8 +475,7 @@ impl OuterLoop<'_> {
             sampled_tokens: played.tokens,
             trained_tokens: results.iter().map(|result| result.trained.update.fed_tokens).sum(),
             learners: results.iter().zip(learners).map(times).collect(),
-            episode_seconds: played.episode_seconds.iter().copied().map(milliseconds).collect(),
-            episode_tasks: played.episode_tasks.clone(),
+            episodes: EpisodeColumns::new(&played.episode_times, &played.episode_tasks, clock),
             timeline: parts.into_iter().flatten().collect(),
         }
     }

@@ -25,6 +25,7 @@ use crate::workflow::CheckedWorkflow;
 
 use super::alternation::Alternation;
 use super::cursor::ScenarioCursor;
+use super::step_results::EpisodeTime;
 use super::step_weights::StepWeights;
 
 /// Rollouts of one training step.
@@ -44,8 +45,8 @@ pub(super) struct PlayedStep {
     pub cursors: Vec<ScenarioCursor>,
     /// Wall-clock seconds that the rollouts took.
     pub seconds: f64,
-    /// Wall-clock seconds of each episode, in the order in which they start. Empty if another process has played them.
-    pub episode_seconds: Vec<f64>,
+    /// Times of each episode, in the order in which they start. Empty if another process has played them.
+    pub episode_times: Vec<EpisodeTime>,
     /// Task of each episode, numbered in the order in which their first episodes start.
     pub episode_tasks: Vec<u32>,
     /// End of the rollouts. `None` if another process has played them.

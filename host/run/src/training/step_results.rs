@@ -23,6 +23,8 @@ pub(super) struct EpisodeTime {
     pub task: TaskKey,
     pub started: Instant,
     pub ended: Instant,
+    /// Number of sampled tokens.
+    pub tokens: u64,
 }
 
 /// Results of one task.
@@ -99,8 +101,8 @@ impl StepResults {
             cursors,
             seconds: started.zip(finished).map_or(0.0, |(from, to)| lasted(from, to)),
             finished,
-            episode_seconds: times.iter().map(|time| lasted(time.started, time.ended)).collect(),
             episode_tasks: numbered(times.iter().map(|time| time.task)),
+            episode_times: times,
             failures: batch.failures.iter().map(|failure| json!(failure)).collect(),
             tokens: batch.episodes.iter().map(|episode| episode.tokens).sum::<u64>()
                 + designs.iter().map(|design| design.designer_tokens).sum::<u64>(),

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use crate::memory::ProcessMemory;
 use crate::progress::StepSeconds;
 
+use super::step_results::EpisodeTime;
+
 /// Clock of the loop.
 #[derive(Clone, Copy)]
 pub(super) struct Clock(Instant);
@@ -20,11 +22,20 @@ pub(super) struct StepTimes {
     pub sampled_tokens: u64,
     pub trained_tokens: u64,
     pub learners: Vec<LearnerTimes>,
-    /// Seconds of each episode.
-    pub episode_seconds: Vec<f64>,
-    /// Task of each episode.
-    pub episode_tasks: Vec<u32>,
+    pub episodes: EpisodeColumns,
     pub timeline: Vec<TimelinePart>,
+}
+
+/// Times of episodes, in the order in which they start.
+#[derive(Default)]
+pub(super) struct EpisodeColumns {
+    /// Seconds from the start of the loop.
+    episode_starts: Vec<f64>,
+    episode_seconds: Vec<f64>,
+    /// Sampled tokens.
+    episode_tokens: Vec<u64>,
+    /// Task of each episode, from 0.
+    episode_tasks: Vec<u32>,
 }
 
 /// Update of one learner. Those of several learners overlap.
@@ -67,17 +78,33 @@ impl Clock {
     }
 }
 
+impl EpisodeColumns {
+    pub fn new(times: &[EpisodeTime], tasks: &[u32], clock: Clock) -> EpisodeColumns {
+        let lasted = |time: &EpisodeTime| time.ended.saturating_duration_since(time.started).as_secs_f64();
+        EpisodeColumns {
+            episode_starts: times.iter().map(|time| clock.seconds(time.started)).collect(),
+            episode_seconds: times.iter().map(|time| milliseconds(lasted(time))).collect(),
+            episode_tokens: times.iter().map(|time| time.tokens).collect(),
+            episode_tasks: tasks.to_vec(),
+        }
+    }
+}
+
 impl StepTimes {
     /// Returns the line of the step. `slots` is the largest number of episodes at a time.
     pub fn line(&self, slots: u32) -> Value {
         let memory = ProcessMemory::read();
+        let EpisodeColumns { episode_starts, episode_seconds, episode_tokens, episode_tasks } =
+            &self.episodes;
         json!({
             "step": self.step,
             "seconds": self.seconds,
             "learners": self.learners,
             "slots": slots,
-            "episode_seconds": self.episode_seconds,
-            "episode_tasks": self.episode_tasks,
+            "episode_starts": episode_starts,
+            "episode_seconds": episode_seconds,
+            "episode_tokens": episode_tokens,
+            "episode_tasks": episode_tasks,
             "sampled_tokens_per_second": self.sampled_tokens as f64 / self.seconds.play.max(1e-9),
             "trained_tokens_per_second": self.trained_tokens as f64 / self.seconds.train.max(1e-9),
             "memory_bytes": memory.map(|memory| memory.resident),

@@ -1,6 +1,7 @@
-//! Model-based tests: a trainer and episodes of random length around an [`Admission`].
+//! Model-based tests: a trainer and episodes of random length around an [`Admission`]. Messages between the two take a random
+//! time each, and keep their order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 
@@ -20,6 +21,8 @@ struct Model {
     lengths: Vec<u64>,
     /// Length of each update; repeated.
     updates: Vec<u64>,
+    /// Time that each message between the trainer and the rollouts takes; repeated.
+    transits: Vec<u64>,
     /// Number of episodes that a step adds when it is collected; repeated. Only steps that are drawn in turn add any.
     refills: Vec<usize>,
     /// Steps between evaluations. 0 for none.
@@ -53,15 +56,51 @@ struct LearnerModel {
     end: Option<u64>,
 }
 
+/// Message from the trainer to the rollouts, or back.
+#[derive(Debug, Clone)]
+enum Message {
+    /// Updates of all learners after the one of a learner, and the evaluation that is due.
+    Weights {
+        learner: usize,
+        updates: Vec<u64>,
+        evaluate: Option<u64>,
+    },
+    Played(u64),
+    Evaluated,
+}
+
+/// Messages on their way.
+struct Transit<'m> {
+    times: &'m [u64],
+    sent: u64,
+    messages: VecDeque<(u64, Message)>,
+}
+
+impl Transit<'_> {
+    fn send(&mut self, now: u64, message: Message) {
+        let last = self.messages.back().map_or(0, |(arrival, _)| *arrival);
+        let arrival = last.max(now + Model::at(self.times, self.sent));
+        self.sent += 1;
+        self.messages.push_back((arrival, message));
+    }
+
+    fn next(&self) -> Option<u64> {
+        self.messages.front().map(|(arrival, _)| *arrival)
+    }
+
+    fn receive(&mut self, now: u64) -> Option<Message> {
+        self.messages.pop_front_if(|(arrival, _)| *arrival <= now).map(|(_, message)| message)
+    }
+}
+
 /// Weights that are held for episodes, by learner and update.
 struct Weights(BTreeSet<(usize, u64)>);
 
 impl Weights {
-    /// Drops what nothing will use, as a run does.
-    fn drop_unused(&mut self, admission: &Admission, learners: &[LearnerModel]) {
-        self.0.retain(|(learner, update)| {
-            learners[*learner].trained == *update || admission.uses(*learner, *update)
-        });
+    /// Drops what nothing will use, as a run does: the newest of each learner stay.
+    fn drop_unused(&mut self, admission: &Admission) {
+        let newest: BTreeMap<usize, u64> = self.0.iter().copied().collect();
+        self.0.retain(|(learner, update)| newest[learner] == *update || admission.uses(*learner, *update));
     }
 
     fn have(&self, updates: &[u64]) -> bool {
@@ -105,16 +144,17 @@ impl Model {
         let mut evaluation_end: Option<u64> = None;
         let mut number = 0;
         let mut refilled: BTreeSet<u64> = BTreeSet::new();
-        let mut play = |admission: &mut Admission, learners: &[LearnerModel]| {
-            let trained: Vec<u64> = learners.iter().map(|learner| learner.trained).collect();
-            let steps = self.schedule.steps_to_play(&trained, planned);
+        let transit = || Transit { times: &self.transits, sent: 0, messages: VecDeque::new() };
+        let (mut to_rollouts, mut to_trainer) = (transit(), transit());
+        let mut play = |admission: &mut Admission, trained: &[u64]| {
+            let steps = self.schedule.steps_to_play(trained, planned);
             planned = planned.max(*steps.end());
             admission.play(steps);
         };
         let slowest =
             |learners: &[LearnerModel]| learners.iter().map(|learner| learner.trained).min().unwrap_or(0);
         let is_due = |step: u64| self.every > 0 && step.is_multiple_of(self.every);
-        play(&mut admission, &learners);
+        play(&mut admission, &vec![first; learners.len()]);
         while slowest(&learners) < last || (is_due(last) && evaluated < last) {
             while let Some(action) = admission.next_action() {
                 match action {
@@ -155,13 +195,13 @@ impl Model {
                         admission.close(step);
                         if self.batches.is_none() {
                             history.closed.push(step);
-                            played.insert(step);
+                            to_trainer.send(now, Message::Played(step));
                         }
-                        weights.drop_unused(&admission, &learners);
+                        weights.drop_unused(&admission);
                     }
                     Action::HandOver(batch) => {
                         history.closed.push(batch.step);
-                        played.insert(batch.step);
+                        to_trainer.send(now, Message::Played(batch.step));
                         history.batches.push(batch);
                     }
                 }
@@ -170,6 +210,13 @@ impl Model {
             let trained = slowest(&learners);
             let open = history.versions.keys().filter(|step| **step > trained).count() as u64;
             assert!(open <= self.schedule.staleness() + 1, "{open} steps are ahead of update {trained}");
+            while let Some(message) = to_trainer.receive(now) {
+                match message {
+                    Message::Played(step) => drop(played.insert(step)),
+                    Message::Evaluated => evaluated = slowest(&learners),
+                    Message::Weights { .. } => unreachable!("the trainer sends them"),
+                }
+            }
             for (index, learner) in learners.iter_mut().enumerate() {
                 let waits = is_due(learner.trained) && evaluated < learner.trained;
                 if learner.end.is_none()
@@ -181,8 +228,9 @@ impl Model {
                 }
             }
             let updates = learners.iter().filter_map(|learner| learner.end);
-            let Some(next) = running.iter().map(|(.., end)| *end).chain(updates).chain(evaluation_end).min()
-            else {
+            let messages = to_rollouts.next().into_iter().chain(to_trainer.next());
+            let ends = running.iter().map(|(.., end)| *end).chain(updates).chain(evaluation_end);
+            let Some(next) = ends.chain(messages).min() else {
                 panic!("nothing is in progress after update {trained} of {last}: {admission:?}");
             };
             now = next;
@@ -191,9 +239,10 @@ impl Model {
             let ended: Vec<(u64, usize, u64)> = ended;
             ended.iter().for_each(|(step, episode, _)| admission.finished(*step, *episode));
             if evaluation_end == Some(now) {
-                (evaluation_end, evaluated) = (None, slowest(&learners));
+                evaluation_end = None;
                 admission.evaluated();
-                weights.drop_unused(&admission, &learners);
+                to_trainer.send(now, Message::Evaluated);
+                weights.drop_unused(&admission);
             }
             for index in 0..learners.len() {
                 if learners[index].end != Some(now) {
@@ -201,13 +250,18 @@ impl Model {
                 }
                 let before = slowest(&learners);
                 learners[index] = LearnerModel { trained: learners[index].trained + 1, end: None };
-                weights.0.insert((index, learners[index].trained));
                 let update = slowest(&learners);
-                if update > before && is_due(update) {
+                let evaluate = (update > before && is_due(update)).then_some(update);
+                let updates = learners.iter().map(|learner| learner.trained).collect();
+                to_rollouts.send(now, Message::Weights { learner: index, updates, evaluate });
+            }
+            while let Some(Message::Weights { learner, updates, evaluate }) = to_rollouts.receive(now) {
+                weights.0.insert((learner, updates[learner]));
+                if let Some(update) = evaluate {
                     admission.evaluate(update);
                 }
-                play(&mut admission, &learners);
-                weights.drop_unused(&admission, &learners);
+                play(&mut admission, &updates);
+                weights.drop_unused(&admission);
             }
         }
         history.end = now;
@@ -224,8 +278,9 @@ fn models() -> impl Strategy<Value = Model> {
         prop::collection::vec(prop_oneof![4 => 1_u64..6, 1 => 20_u64..90], 1..40),
         prop::collection::vec(0_u64..30, 1..5),
         prop::collection::vec(0_usize..4, 1..4),
+        prop::collection::vec(0_u64..25, 1..9),
     );
-    (numbers, lists).prop_map(|(numbers, (episodes, lengths, updates, refills))| {
+    (numbers, lists).prop_map(|(numbers, (episodes, lengths, updates, refills, transits))| {
         let (steps, mut staleness, slots, draws_in_turn, keeps_versions, every) = numbers;
         if !keeps_versions {
             // Versions that are not kept side by side change together.
@@ -233,7 +288,7 @@ fn models() -> impl Strategy<Value = Model> {
         }
         let schedule = StepSchedule::new(steps, staleness);
         let rules = AdmissionRules { slots, draws_in_turn, keeps_versions };
-        Model { schedule, rules, episodes, lengths, updates, refills, every, batches: None }
+        Model { schedule, rules, episodes, lengths, updates, transits, refills, every, batches: None }
     })
 }
 

@@ -64,7 +64,7 @@ impl PhaseCosts {
             evaluate: 0.0,
         };
         let slots = (SLOTS * devices) as usize;
-        let costs = RunCosts { slots, steps: vec![costs], policies: Vec::new() };
+        let costs = RunCosts { slots, contention: 0.0, steps: vec![costs], policies: Vec::new() };
         let rollout = Simulation::new(1, 0, &costs).seconds;
         let train = self.train.iter().sum::<f64>() * f64::from(self.devices) / f64::from(devices);
         self.wake + rollout + self.sleep + train + self.other
@@ -158,7 +158,7 @@ impl PhaseCosts {
             evaluate: 0.0,
         };
         let slots = (SLOTS * split.rollout) as usize;
-        RunCosts { slots, steps: (1..=steps).map(step).collect(), policies: Vec::new() }
+        RunCosts { slots, contention: 0.0, steps: (1..=steps).map(step).collect(), policies: Vec::new() }
     }
 
     /// Lengths of a step's episodes, as many as [`PhaseCosts::devices`] have slots. The longest takes
