@@ -69,7 +69,7 @@ pub struct Transition {
     /// Version of this policy at the completion's first token.
     pub version: u64,
     /// Later versions, which took over between tokens.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub version_changes: Vec<VersionChange>,
     pub team_reward: f64,
     pub local_reward: f64,

@@ -165,6 +165,11 @@ function explanation({ terms, derivative, summary, algorithm }) {
   );
 }
 
+/** Versions that a completion was sampled with. */
+function versions({ version, version_changes: changes }) {
+  return [number(version), ...changes.map((change) => `${number(change.version)} from token ${number(change.token)} on`)].join(", ");
+}
+
 function summary(view) {
   const logprobs = view.tokens.map((token) => token.logprob).filter((value) => value !== null);
   const mean = logprobs.reduce((sum, value) => sum + value, 0) / Math.max(1, logprobs.length);
@@ -174,7 +179,7 @@ function summary(view) {
   if (recorded) {
     entries.push(
       ["reward", `${number(recorded.reward)} (team ${number(recorded.team_reward)}, own ${number(recorded.local_reward)})`],
-      ["version of the policy", number(recorded.version)],
+      ["version of the policy", versions(recorded)],
       ["versions at the start", recorded.versions.map(number).join(", ")],
       ["temperature", number(recorded.temperature)],
       ["prompt", `${number(recorded.prompt_tokens)} tokens`],

@@ -1,7 +1,7 @@
 //! One completion, token by token, from the file of its step.
 
 use pl_record::{RunFolder, StepTable};
-use pl_types::{EpisodeId, Transition};
+use pl_types::{EpisodeId, Transition, VersionChange};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -56,6 +56,7 @@ struct Token {
 #[derive(Debug, Serialize)]
 struct Recorded {
     version: u64,
+    version_changes: Vec<VersionChange>,
     versions: Vec<u64>,
     temperature: f64,
     max_tokens: u32,
@@ -204,6 +205,7 @@ fn find(
 fn recorded(transition: Transition) -> Recorded {
     Recorded {
         version: transition.version,
+        version_changes: transition.version_changes,
         versions: transition.versions,
         temperature: transition.temperature,
         max_tokens: transition.max_tokens,

@@ -35,6 +35,8 @@ enum Mismatch {
     OtherTransition { step: u64, task: u32 },
     #[error("a completion of {tokens} tokens has {logprobs} log-probs")]
     Lengths { tokens: usize, logprobs: usize },
+    #[error("a completion has several versions, but workers keep the one that an episode began with")]
+    Versions,
     #[error("a token has the log-prob {0}")]
     LogProb(f32),
     #[error("a reward is {0}")]
@@ -97,7 +99,7 @@ fn check(task: &TaskToPlay, attempts: &[Attempt]) -> Result<(), Mismatch> {
 }
 
 fn check_transition(task: &TaskToPlay, transition: &Transition) -> Result<(), Mismatch> {
-    let Transition { key, completion, logprobs, reward, support, values, .. } = transition;
+    let Transition { key, completion, logprobs, reward, support, values, version_changes, .. } = transition;
     if (key.step, key.task) != (task.step, task.number) {
         return Err(Mismatch::OtherTransition { step: key.step, task: key.task });
     }
@@ -108,6 +110,9 @@ fn check_transition(task: &TaskToPlay, transition: &Transition) -> Result<(), Mi
         || is_off(values.as_ref().map(Vec::len))
     {
         return Err(Mismatch::Lengths { tokens: length, logprobs: logprobs.len() });
+    }
+    if !version_changes.is_empty() {
+        return Err(Mismatch::Versions);
     }
     // Rounding may leave a certain token slightly above 0.
     if let Some(wrong) = logprobs.iter().find(|logprob| !(f32::MIN..=1e-3).contains(*logprob)) {
@@ -162,6 +167,7 @@ mod tests {
             final_call: true,
             versions: vec![0],
             version: 0,
+            version_changes: Vec::new(),
             team_reward: 1.0,
             local_reward: 0.0,
             reward: 1.0,
@@ -179,7 +185,7 @@ mod tests {
         let task = task();
         check_transition(&task, &transition()).unwrap();
         type Change = fn(&mut Transition);
-        let lies: [(Change, &str); 8] = [
+        let lies: [(Change, &str); 9] = [
             (|own| own.key.task = 1, "it has a transition of task 3.1"),
             (|own| own.key.step = 4, "it has a transition of task 4.2"),
             (|own| own.logprobs.truncate(1), "a completion of 2 tokens has 1 log-probs"),
@@ -188,6 +194,10 @@ mod tests {
             (|own| own.logprobs[0] = 0.5, "a token has the log-prob 0.5"),
             (|own| own.logprobs[0] = f32::NAN, "a token has the log-prob NaN"),
             (|own| own.reward = f64::INFINITY, "a reward is inf"),
+            (
+                |own| own.version_changes.push(pl_types::VersionChange { token: 1, version: 3 }),
+                "a completion has several versions, but workers keep the one that an episode began with",
+            ),
         ];
         for (change, expected) in lies {
             let mut lie = transition();

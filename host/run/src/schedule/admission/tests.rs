@@ -210,13 +210,6 @@ impl Model {
             let trained = slowest(&learners);
             let open = history.versions.keys().filter(|step| **step > trained).count() as u64;
             assert!(open <= self.schedule.staleness() + 1, "{open} steps are ahead of update {trained}");
-            while let Some(message) = to_trainer.receive(now) {
-                match message {
-                    Message::Played(step) => drop(played.insert(step)),
-                    Message::Evaluated => evaluated = slowest(&learners),
-                    Message::Weights { .. } => unreachable!("the trainer sends them"),
-                }
-            }
             for (index, learner) in learners.iter_mut().enumerate() {
                 let waits = is_due(learner.trained) && evaluated < learner.trained;
                 if learner.end.is_none()
@@ -262,6 +255,13 @@ impl Model {
                 }
                 play(&mut admission, &updates);
                 weights.drop_unused(&admission);
+            }
+            while let Some(message) = to_trainer.receive(now) {
+                match message {
+                    Message::Played(step) => drop(played.insert(step)),
+                    Message::Evaluated => evaluated = slowest(&learners),
+                    Message::Weights { .. } => unreachable!("the trainer sends them"),
+                }
             }
         }
         history.end = now;
