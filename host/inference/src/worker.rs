@@ -121,7 +121,7 @@ impl<E: Executor> Worker<E> {
                 let _ = reply.send(self.policies.remove(policy));
             }
             WorkerMessage::Generate { request, during_update, reply } => {
-                self.generate(request, during_update, reply);
+                self.begin(request, during_update, Reply::Completions(reply));
             }
             WorkerMessage::Score { request, targets, reply } => {
                 if let Some(id) = self.open((request, DuringUpdate::Finish), Reply::Scores(reply), 0) {

@@ -2,8 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pl_types::{Completion, GenerateError, Request};
-use tokio::sync::oneshot;
+use pl_types::{GenerateError, Request};
 
 use crate::config::WeightUpdate;
 use crate::during_update::{DuringUpdate, OldCache};
@@ -67,16 +66,7 @@ impl<E: Executor> Worker<E> {
     }
 
     /// Queues the completions of a request, or keeps it until the version that it begins with is there.
-    pub(super) fn generate(
-        &mut self,
-        request: Request,
-        during_update: DuringUpdate,
-        reply: oneshot::Sender<Result<Vec<Completion>, GenerateError>>,
-    ) {
-        self.begin(request, during_update, Reply::Completions(reply));
-    }
-
-    fn begin(&mut self, request: Request, during_update: DuringUpdate, reply: Reply) {
+    pub(super) fn begin(&mut self, request: Request, during_update: DuringUpdate, reply: Reply) {
         let (policy, count) = (request.policy, request.seeds.len());
         let first = match during_update.first_version(policy, count) {
             Ok(None) => None,
