@@ -7,7 +7,7 @@ use crate::diagnostic::DiagnosticCode;
 use crate::source::Location;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::{Block, File};
-use crate::workflow::{Cluster, Scenario};
+use crate::workflow::{Cluster, InFlight, Scenario, Train};
 
 impl Resolver<'_, '_, '_> {
     /// Checks the block, and that workers can have all that the file needs. `None` if it has an error, `Some(None)` without a
@@ -18,10 +18,11 @@ impl Resolver<'_, '_, '_> {
         policies: &[ResolvedPolicy],
         designers: &NamedBlocks,
         scenarios: &[Option<Scenario>],
+        train: Option<(&Block, &Train)>,
     ) -> Option<Option<Cluster>> {
         let Some(block) = self.single(file, BlockKind::Cluster, false) else { return Some(None) };
         let own = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
-        self.not_on_workers(file, policies, designers, scenarios);
+        self.not_on_workers(file, policies, designers, scenarios, train);
         if !file.blocks.iter().any(|other| other.kind == BlockKind::Train) {
             self.reports
                 .warning(
@@ -74,11 +75,19 @@ impl Resolver<'_, '_, '_> {
         policies: &[ResolvedPolicy],
         designers: &NamedBlocks,
         scenarios: &[Option<Scenario>],
+        train: Option<(&Block, &Train)>,
     ) {
         let mut refuse = |location: Location, what: String, help: &str| {
             let message = format!("{what} can't be used with a cluster yet");
             self.reports.error(DiagnosticCode::NotSupported, location, message, "").help(help);
         };
+        if let Some((block, Train { in_flight: InFlight::Recompute | InFlight::Keep, .. })) = train {
+            refuse(
+                block.setting_location("in_flight"),
+                "`in_flight`".to_owned(),
+                "workers keep the weights that an episode began with: remove `in_flight` or `cluster`",
+            );
+        }
         for ResolvedPolicy { policy, server, .. } in policies {
             if let (Some(policy), Some(location)) = (policy.as_ref().filter(|policy| policy.train), server) {
                 let what = format!("the server of the trained policy `{}`", policy.name);

@@ -96,7 +96,8 @@ impl Resolver<'_, '_, '_> {
         }
         self.server_policies(&policies, &resolved_policies, &resolved_servers, &resolved_agents);
         self.sleeping_servers(&servers, &resolved_servers, train.as_ref().and_then(Option::as_ref));
-        let cluster = self.cluster(file, &resolved_policies, &designers, &scenarios.list);
+        let trained = train_block.zip(train.as_ref().and_then(Option::as_ref));
+        let cluster = self.cluster(file, &resolved_policies, &designers, &scenarios.list, trained);
         let evaluations = self.evaluations(file, &scenarios, &agents, &policies);
         self.unused_servers(&servers, &resolved_policies);
         self.unused_corpora(&corpora, &scenarios);

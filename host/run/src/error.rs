@@ -133,11 +133,6 @@ pub enum Error {
     /// The order of a run's updates can't be repeated.
     #[error("can't repeat the schedule of {}: {source}", run.display())]
     Schedule { run: PathBuf, source: RepeatError },
-    /// Weights can't take over on other machines.
-    #[error(
-        "workers keep the weights that an episode began with; remove `in_flight` from `train`, or run on this machine alone"
-    )]
-    InFlightOnWorkers,
     /// The workflow in a run folder is invalid.
     #[error("{}: {source}; restore the file as the run wrote it", path.display())]
     StoredWorkflow { path: PathBuf, source: InvalidWorkflow },

@@ -4,6 +4,7 @@
 //! `chosen` and `rejected`. Prompts are texts as the model was given them, with the markers of its chat template.
 
 mod atif;
+mod drawing;
 mod scalars;
 mod table;
 mod timeline;
@@ -28,7 +29,7 @@ use self::scalars::write_scalars;
 use self::table::TableWriter;
 use self::timeline::Timeline;
 
-/// Form of an export. All but a table and a Chrome trace are lines of JSON.
+/// Form of an export. All but a table, a Chrome trace and a timeline are lines of JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFormat {
     /// An episode per line, with all that is recorded.
@@ -47,6 +48,8 @@ pub enum ExportFormat {
     Scalars,
     /// The times of rollouts and training as one Chrome trace, without episodes.
     ChromeTrace,
+    /// The times of rollouts and training drawn as text, without episodes.
+    Timeline,
 }
 
 /// Result of an export.
@@ -79,6 +82,12 @@ pub fn export(
             .map_err(Error::Output)?;
         out.flush().map_err(Error::Output)?;
         return Ok(Exported { lines, problems });
+    }
+    if format == ExportFormat::Timeline {
+        let Timeline { events, problems } = Timeline::read(&run.root)?;
+        let text = drawing::draw(&events);
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::Output)?;
+        return Ok(Exported { lines: text.lines().count() as u64, problems });
     }
     if format == ExportFormat::Scalars {
         return write_scalars(&run.root, out);
@@ -167,7 +176,9 @@ fn write(
         ExportFormat::Examples => examples(episode),
         ExportFormat::Preferences => preferences(episode),
         // Written elsewhere.
-        ExportFormat::Table | ExportFormat::Scalars | ExportFormat::ChromeTrace => Vec::new(),
+        ExportFormat::Table | ExportFormat::Scalars | ExportFormat::ChromeTrace | ExportFormat::Timeline => {
+            Vec::new()
+        }
     };
     if let (false, ExportFormat::Examples | ExportFormat::Preferences, Some(note)) =
         (lines.is_empty(), format, episode.notes.first())

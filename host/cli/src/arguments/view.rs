@@ -74,4 +74,6 @@ pub enum ExportChoice {
     Scalars,
     /// Times of rollouts and training for Perfetto or chrome://tracing, without episodes
     ChromeTrace,
+    /// The same times drawn as text, with the share of each activity
+    Timeline,
 }

@@ -19,6 +19,7 @@ pub fn run(options: &ExportArgs) -> CommandResult {
         ExportChoice::Atif => ExportFormat::Trajectories,
         ExportChoice::Scalars => ExportFormat::Scalars,
         ExportChoice::ChromeTrace => ExportFormat::ChromeTrace,
+        ExportChoice::Timeline => ExportFormat::Timeline,
     };
     let workflows = StoredWorkflows::new(options.trust);
     let mut out = output(options)?;

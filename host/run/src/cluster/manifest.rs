@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pl_dsl::workflow::{CorpusSource, Tasks, Workflow};
+use pl_dsl::workflow::{CorpusSource, InFlight, Tasks, Workflow};
 use pl_record::Lock;
 use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
@@ -103,6 +103,10 @@ fn check_supported(workflow: &Workflow) -> Result<(), Error> {
     if let Some(scenario) = workflow.scenarios.iter().find(|one| one.designer.is_some() && one.weight > 0.0) {
         let name = scenario.name.clone().unwrap_or_default();
         return refuse(format!("the designer of scenario {name}"), "train it on one machine");
+    }
+    if workflow.train.as_ref().is_some_and(|train| train.in_flight != InFlight::Off) {
+        let hint = "workers keep the weights that an episode began with: remove it";
+        return refuse("`in_flight`".to_owned(), hint);
     }
     if let Some(policy) = workflow.policies.iter().find(|policy| policy.train && policy.server.is_some()) {
         let what = format!("the server of policy {}", policy.name);

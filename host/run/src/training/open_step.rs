@@ -18,7 +18,8 @@ use super::cursor::ScenarioCursor;
 use super::designs::{Executions, StepDesigns};
 use super::mixture::deal;
 use super::rollouts::{Rollouts, ScenarioBatch};
-use super::step_results::{EpisodeTime, StepResults, TaskResults};
+use super::step_results::{StepResults, TaskResults};
+use super::step_times::EpisodeTime;
 use super::step_weights::StepWeights;
 
 /// A step in progress.

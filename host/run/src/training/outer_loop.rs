@@ -97,9 +97,6 @@ impl TrainingRun<'_> {
             session.trainer.versions(),
             (versions, schedule.staleness() + schedule.late()),
         )?;
-        if in_flight.is_some() && cluster.is_some() {
-            return Err(Error::InFlightOnWorkers);
-        }
         let rules = AdmissionRules {
             slots: train.episodes as usize,
             draws_in_turn: rollouts.draws_in_turn(),

@@ -25,7 +25,7 @@ use crate::workflow::CheckedWorkflow;
 
 use super::alternation::Alternation;
 use super::cursor::ScenarioCursor;
-use super::step_results::EpisodeTime;
+use super::step_times::EpisodeTime;
 use super::step_weights::StepWeights;
 
 /// Rollouts of one training step.

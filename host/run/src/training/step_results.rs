@@ -15,17 +15,7 @@ use crate::host::Host;
 use super::cursor::ScenarioCursor;
 use super::rollouts::{PlayedStep, Rollouts, ScenarioBatch};
 use super::step_metrics::step_metrics;
-
-/// Times of an episode.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct EpisodeTime {
-    /// Task that it belongs to.
-    pub task: TaskKey,
-    pub started: Instant,
-    pub ended: Instant,
-    /// Number of sampled tokens.
-    pub tokens: u64,
-}
+use super::step_times::EpisodeTime;
 
 /// Results of one task.
 pub(super) struct TaskResults {

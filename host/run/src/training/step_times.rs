@@ -2,13 +2,23 @@
 
 use std::time::Instant;
 
+use pl_types::TaskKey;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::memory::ProcessMemory;
 use crate::progress::StepSeconds;
 
-use super::step_results::EpisodeTime;
+/// Times of an episode.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EpisodeTime {
+    /// Task that it belongs to.
+    pub task: TaskKey,
+    pub started: Instant,
+    pub ended: Instant,
+    /// Number of sampled tokens.
+    pub tokens: u64,
+}
 
 /// Clock of the loop.
 #[derive(Clone, Copy)]
