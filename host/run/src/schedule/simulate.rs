@@ -1,7 +1,7 @@
 //! Simulation of schedules: the [`Admission`] of a real run under a virtual clock.
 //!
 //! Rollouts and training are taken to run side by side without slowing each other down, as on devices of their
-//! own. Costs come from a run's `timings.jsonl`, with how much its episodes have slowed each other down ([`contention`]), or
+//! own. Costs come from a run's `timings.jsonl`, with how much its episodes have slowed each other down (the module `contention`), or
 //! are given.
 
 mod contention;
