@@ -1,6 +1,7 @@
 //! Training runs: started in a new run folder, or resumed from the last checkpoint of one.
 
 mod alternation;
+mod barriers;
 mod cursor;
 mod designs;
 mod in_flight;

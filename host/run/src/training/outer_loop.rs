@@ -35,6 +35,7 @@ use crate::schedule::batches::{BatchRule, Batches};
 use crate::stop_request::StopRequest;
 
 use super::TrainingRun;
+use super::barriers::{is_barrier, is_checkpoint_due};
 use super::in_flight::InFlightWeights;
 use super::kept_versions::KeptVersions;
 use super::learner_threads::LearnerThreads;
@@ -541,15 +542,6 @@ impl OuterLoop<'_> {
         let (step, steps) = (self.state.step, self.schedule.steps());
         self.host.progress().metrics(&MetricsLine { step, steps, evaluation, line, seconds });
     }
-}
-
-/// Returns true if all learners wait for each other after a step, because the team is evaluated or saved as a whole.
-pub(super) fn is_barrier(train: &Train, rollouts: &Rollouts, step: u64) -> bool {
-    is_checkpoint_due(train, step) || rollouts.evaluates_after(step, step == u64::from(train.steps))
-}
-
-fn is_checkpoint_due(train: &Train, step: u64) -> bool {
-    step.is_multiple_of(u64::from(train.checkpoint_every.max(1)))
 }
 
 /// Returns the indices of all trained policies.

@@ -11,8 +11,8 @@ use crate::schedule::StepSchedule;
 use crate::schedule::batches::{BatchRule, RepeatingRun};
 use crate::stored::StoredWorkflow;
 
+use super::barriers::is_barrier;
 use super::in_flight::RepeatedVersions;
-use super::outer_loop::is_barrier;
 use super::rollouts::Rollouts;
 use super::train_block;
 
