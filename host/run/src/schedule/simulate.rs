@@ -6,21 +6,20 @@
 
 mod contention;
 pub mod pools;
+mod recorded;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
-use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use pl_dsl::workflow::{BatchOrder, Workflow};
 
-use self::contention::{RecordedEpisode, contention, seconds_alone, slowdown};
+use self::contention::slowdown;
+pub use self::recorded::read_costs;
 use super::StepSchedule;
 use super::admission::{Action, Admission, AdmissionRules};
 use super::batches::{BatchRule, Batches};
-use crate::error::Error;
-use crate::progress::StepSeconds;
 
 /// Seconds that the parts of one step take.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,112 +57,6 @@ pub struct Simulation {
     pub rollout_idle: f64,
     /// Share of the time in which a learner does not train, the mean over the learners.
     pub train_idle: f64,
-}
-
-/// Reads the costs of a run's finished steps.
-///
-/// # Errors
-/// [`Error::Costs`] if the folder has no timings of a finished step, or they can't be read.
-pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
-    #[derive(Deserialize)]
-    struct Line {
-        seconds: StepSeconds,
-        #[serde(default)]
-        slots: usize,
-        #[serde(default)]
-        episode_starts: Vec<f64>,
-        #[serde(default)]
-        episode_seconds: Vec<f64>,
-        #[serde(default)]
-        episode_tokens: Vec<f64>,
-        #[serde(default)]
-        episode_tasks: Vec<u32>,
-        #[serde(default)]
-        learners: Vec<Learner>,
-    }
-    #[derive(Deserialize)]
-    struct Learner {
-        seconds: f64,
-        #[serde(default)]
-        start: f64,
-        #[serde(default)]
-        policies: Vec<String>,
-    }
-    let path = run.join("timings.jsonl");
-    let failed = |problem: String| Error::Costs { path: path.clone(), problem };
-    let text = std::fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
-    let mut lines = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let line: Line =
-            serde_json::from_str(line).map_err(|error| failed(format!("line {}: {error}", index + 1)))?;
-        lines.push(line);
-    }
-    // Runs of earlier versions have no times of episodes: a step is one episode then.
-    let has_episodes = lines.iter().all(|line| line.slots > 0);
-    let slots = lines.iter().map(|line| if has_episodes { line.slots } else { 1 }).max();
-    let slots = slots.ok_or_else(|| failed("the run has not finished a step".to_owned()))?;
-    let of_last = lines.last().map(|line| line.learners.as_slice()).unwrap_or_default();
-    let policies = of_last.iter().map(|learner| learner.policies.clone()).collect();
-    let recorded = lines.iter().map(|line| RecordedStep {
-        trained: line.learners.first().map_or(0.0, |learner| learner.start),
-        episodes: line
-            .episode_starts
-            .iter()
-            .zip(&line.episode_seconds)
-            .zip(&line.episode_tokens)
-            .map(|((start, seconds), tokens)| RecordedEpisode {
-                start: *start,
-                end: start + seconds,
-                tokens: *tokens,
-            })
-            .collect(),
-    });
-    let (contention, alone) = without_contention(recorded.collect());
-    for (line, seconds) in lines.iter_mut().zip(alone) {
-        if seconds.len() == line.episode_seconds.len() {
-            line.episode_seconds = seconds;
-        }
-    }
-    let costs = |line: Line| StepCosts {
-        tasks: if has_episodes { line.episode_tasks } else { Vec::new() },
-        episodes: match has_episodes && !line.episode_seconds.is_empty() {
-            true => line.episode_seconds,
-            false => vec![line.seconds.play],
-        },
-        train: match line.learners.as_slice() {
-            [] => vec![line.seconds.train],
-            learners => learners.iter().map(|learner| learner.seconds).collect(),
-        },
-        evaluate: line.seconds.evaluate,
-    };
-    Ok(RunCosts { slots, contention, steps: lines.into_iter().map(costs).collect(), policies })
-}
-
-/// Times of a step on the clock of the process that played it.
-struct RecordedStep {
-    /// Start of the first learner's update.
-    trained: f64,
-    episodes: Vec<RecordedEpisode>,
-}
-
-/// Returns the contention of the episodes of a run's steps, and the seconds that each would have taken alone.
-fn without_contention(mut steps: Vec<RecordedStep>) -> (f64, Vec<Vec<f64>>) {
-    // The clock of a resumed run starts again.
-    let (mut offset, mut last, mut end) = (0.0, 0.0, 0.0f64);
-    for RecordedStep { trained, episodes } in &mut steps {
-        if *trained < last {
-            offset = end;
-        }
-        last = *trained;
-        for episode in episodes {
-            (episode.start, episode.end) = (episode.start + offset, episode.end + offset);
-            end = end.max(episode.end);
-        }
-    }
-    let all: Vec<RecordedEpisode> = steps.iter().flat_map(|step| step.episodes.iter().copied()).collect();
-    let contention = contention(&all);
-    let mut alone = seconds_alone(&all, contention).into_iter();
-    (contention, steps.iter().map(|step| alone.by_ref().take(step.episodes.len()).collect()).collect())
 }
 
 /// End of something in progress, on the virtual clock.
@@ -508,25 +401,6 @@ mod tests {
         assert!(seconds(3) <= 23.0 && seconds(3) >= 21.0, "{}", seconds(3));
         let idle = Simulation::new(4, 0, &costs).rollout_idle;
         assert!((idle - (1.0 - 40.0 / 72.0)).abs() < 1e-12);
-    }
-
-    /// Steps that play beside each other may start in any order; a process that goes on with a run starts its clock again.
-    #[test]
-    fn the_contention_of_steps_is_that_of_all_that_play_at_a_time() {
-        let episode = |start, end| RecordedEpisode { start, end, tokens: (end - start) * 10.0 };
-        let step =
-            |trained, episodes: &[RecordedEpisode]| RecordedStep { trained, episodes: episodes.to_vec() };
-        let overlapping = [step(4.0, &[episode(0.2, 4.0)]), step(6.0, &[episode(0.1, 2.0)])];
-        let seconds = |steps: Vec<RecordedStep>| {
-            let all: Vec<RecordedEpisode> = steps.iter().flat_map(|step| step.episodes.clone()).collect();
-            (without_contention(steps).1.concat(), seconds_alone(&all, contention(&all)))
-        };
-        let (found, expected) = seconds(overlapping.into());
-        assert_eq!(found, expected);
-        let resumed = vec![step(4.0, &[episode(0.0, 4.0)]), step(2.0, &[episode(0.0, 1.0)])];
-        let (found, overlapping) = seconds(resumed);
-        assert!((found[0] - 4.0).abs() < 1e-12 && (found[1] - 1.0).abs() < 1e-12, "{found:?}");
-        assert!(overlapping[0] <= 4.0);
     }
 
     /// Two episodes of 2 and 4 seconds: beside each other each runs at half its speed.
