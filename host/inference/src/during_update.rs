@@ -1,4 +1,4 @@
-//! What completions in progress do when their policy gets new weights.
+//! Choice of weights for completions in progress when their policy gets new ones.
 
 use pl_types::{GenerateError, VersionChange};
 

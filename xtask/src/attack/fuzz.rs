@@ -84,7 +84,7 @@ const TARGETS: [Target; 12] = [
     language("language: edits in an editor", "edits"),
 ];
 
-/// What a call asks for.
+/// Arguments of a call.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     /// Time of each target.

@@ -96,7 +96,7 @@ fn config(arguments: &ClusterConfigArgs) -> CommandResult {
     writeln!(out, "{}  for `pl-host run` and `cluster status`", key(Role::Coordinator).display())?;
     Ok(writeln!(
         out,
-        "{}  for `pl-host worker`; with it, nobody can write weights",
+        "{}  for `pl-host worker`; it does not allow to write weights",
         key(Role::Worker).display()
     )?)
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// State of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum State {
-    /// What is sent arrives after a while.
+    /// Bytes arrive after a while.
     Delayed(Duration),
     /// Connections stay open, and nothing passes.
     Silent,

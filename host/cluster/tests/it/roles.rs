@@ -1,4 +1,4 @@
-//! What the credentials of a role allow.
+//! Subjects that the credentials of a role allow.
 
 use pl_cluster::{Connection, Error, Role, ServerAddress, WeightsRef};
 
@@ -34,7 +34,7 @@ fn a_worker_writes_results_and_nothing_else() {
             "$JS.API.CONSUMER.DELETE.pl-run-1-tasks.workers",
         ] {
             let payload = "{\"stream_name\": \"pl-run-1-results\", \"config\": {\"ack_policy\": \"none\"}}";
-            // Nobody answers, because the server drops it.
+            // There is no answer, because the server drops it.
             let answer = tokio::time::timeout(LEASE / 4, worker.request(subject, payload.into())).await;
             assert!(!matches!(answer, Ok(Ok(_))), "{subject} was answered");
         }
@@ -44,7 +44,7 @@ fn a_worker_writes_results_and_nothing_else() {
         let mut tasks = context.get_stream("pl-run-1-tasks").await.unwrap();
         let tasks = tasks.info().await.unwrap();
         assert_eq!((tasks.state.messages, tasks.state.consumer_count), (0, 1));
-        // The answer to a request is a message that the server publishes, whoever has asked for it.
+        // The answer to a request is a message that the server publishes, whichever role has asked for it.
         let result = worker.request("pl.run-1.result.1", "forged".into()).await.unwrap();
         assert!(!result.payload.is_empty());
         let ask = "{\"last_by_subj\": \"pl.run-1.result.1\"}";
