@@ -29,6 +29,12 @@ impl Process {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
+
+    /// Sends a signal, by its name without `SIG`.
+    fn signal(&self, name: &str) {
+        let process = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &process]).status().unwrap().success());
+    }
 }
 
 impl Drop for Process {
@@ -378,10 +384,13 @@ fn each_role_has_a_key_of_its_own() {
     let reference = one_process(folder.path(), &file, &[]);
     let child = Process::start(&mut start(&out, "run.nk"));
     await_step(&out, 1);
+    // The run must not end before its status is asked for.
+    child.signal("STOP");
     let mut status = pl_host();
     status.args(["cluster", "status", "--nats", &url, "--nats-credentials", &path("config/run.nk")]);
     let listed = stdout(&succeed(&mut status));
     assert!(listed.contains("one: plays"), "{listed}");
+    child.signal("CONT");
     ends(child);
     assert_equal_runs(&reference, &out, "a key for each role");
 }

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_nats::jetstream::AckKind;
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::{Consumer, pull};
+use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -289,14 +291,21 @@ async fn keep(message: Message, every: Duration) {
     }
 }
 
-/// Returns the number of tasks of a run that wait or are played.
+/// Returns the number of tasks of a run that wait or are played. `None` if the run has ended since it was listed.
 ///
 /// # Errors
 /// If the server doesn't answer.
-pub async fn queued(connection: &Connection, run: &str) -> Result<u64, Error> {
-    let stream = connection.context.get_stream(Names::new(run).tasks()).await;
-    let stream = stream.map_err(connection.failed("count the tasks of the run"))?;
-    Ok(stream.cached_info().state.messages)
+pub async fn queued(connection: &Connection, run: &str) -> Result<Option<u64>, Error> {
+    match connection.context.get_stream(Names::new(run).tasks()).await {
+        Ok(stream) => Ok(Some(stream.cached_info().state.messages)),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(connection.failed("count the tasks of the run")(error)),
+    }
+}
+
+/// Returns true if there is no such stream.
+fn is_missing(error: &GetStreamError) -> bool {
+    matches!(error.kind(), GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
 /// Asks the workers of a run for their status.

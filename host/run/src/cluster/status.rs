@@ -25,8 +25,9 @@ pub fn cluster_status(host: &Host, address: &ServerAddress) -> Result<Vec<Cluste
         let mut all = Vec::new();
         for entry in pl_cluster::runs(&connection).await? {
             let workers = pl_cluster::workers(&connection, &entry.run).await?;
-            let queued = pl_cluster::queued(&connection, &entry.run).await?;
-            all.push(ClusterRunStatus { entry, queued, workers });
+            if let Some(queued) = pl_cluster::queued(&connection, &entry.run).await? {
+                all.push(ClusterRunStatus { entry, queued, workers });
+            }
         }
         Ok::<_, pl_cluster::Error>(all)
     };
