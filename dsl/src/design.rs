@@ -12,6 +12,7 @@ mod grammar;
 mod graph;
 mod mistakes;
 mod patterns;
+mod sound;
 
 pub use check::{check_design, format_design};
 pub use frame::{Frame, FrameError, own_design, with_paths};
@@ -19,3 +20,4 @@ pub use grammar::design_grammar;
 pub use graph::design_graph;
 pub use mistakes::DesignMistake;
 pub use patterns::pattern;
+pub use sound::SoundParts;

@@ -23,8 +23,8 @@ pub use analysis::names;
 pub use catalog::{Catalog, CatalogError, read_text, read_text_of};
 pub use check::is_variable;
 pub use design::{
-    DesignMistake, Frame, FrameError, check_design, design_grammar, design_graph, format_design, own_design,
-    pattern, with_paths,
+    DesignMistake, Frame, FrameError, SoundParts, check_design, design_grammar, design_graph, format_design,
+    own_design, pattern, with_paths,
 };
 pub use diagnostic::{Diagnostic, DiagnosticCode, Label, Severity, render};
 pub use eval::functions;

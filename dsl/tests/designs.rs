@@ -15,8 +15,8 @@ use pl_dsl::graph::{Graph, Node};
 use pl_dsl::settings::PATTERNS;
 use pl_dsl::workflow::{Palette, Plugin, Workflow};
 use pl_dsl::{
-    Catalog, CatalogError, DesignMistake, DiagnosticCode, Frame, Source, check_design, design_graph,
-    own_design, pattern, with_paths,
+    Catalog, CatalogError, DesignMistake, DiagnosticCode, Frame, SoundParts, Source, check_design,
+    design_graph, own_design, pattern, with_paths,
 };
 use pl_types::{Fact, FactKind, Item};
 use proptest::prelude::*;
@@ -120,6 +120,27 @@ fn design(fragment: &str) -> Result<Workflow, Vec<DesignMistake>> {
         assert_eq!((workflow.plugins.len(), workflow.models.len(), workflow.policies.len()), (2, 1, 3));
     }
     checked
+}
+
+/// Blocks without a mistake count, whatever is around them.
+#[test]
+fn parts_of_wrong_designs_may_be_sound() {
+    let of = |fragment: &str| {
+        let parts = SoundParts::of(fragment, &design(fragment).unwrap_err());
+        (parts.agent, parts.turns)
+    };
+    let agent = "agent solve = std.chat { policy = coder; system = \"Solve.\" }\n";
+    let turns = "turns {\n  max = 2\n  start -> solve -> end\n}\n";
+    assert_eq!(of("Here is the team that solves it."), (false, false));
+    assert_eq!(of(&format!("Here is the team:\n{agent}{turns}")), (true, true));
+    assert_eq!(of(&format!("{agent}{turns}It solves the task.")), (true, true));
+    assert_eq!(of(agent), (true, false));
+    assert_eq!(of(turns), (false, false));
+    assert_eq!(of(&agent.replace("coder", "secret")), (false, false));
+    assert_eq!(of(&format!("{}{turns}", agent.replace("coder", "secret"))), (false, true));
+    assert_eq!(of(&format!("{agent}{}", turns.replace("-> end", "-> stop"))), (true, false));
+    assert_eq!(of(&format!("{agent}{}", turns.replace("}", ""))), (true, false));
+    assert_eq!(of(&"x".repeat(70_000)), (false, false));
 }
 
 const DEBATE: &str = r#"agent solve = std.chat { policy = coder; temperature = 0.7; system = "Solve."; template = "{question}" }

@@ -108,6 +108,24 @@ fn a_policy_has_settings_of_its_own() {
     assert_eq!(reasoner.objective.algorithm, Algorithm::AtGrpo);
 }
 
+/// A policy with more tasks per update than a step has is updated after several steps, on all of them.
+#[test]
+fn an_update_may_train_on_several_steps() {
+    let [coder, reasoner] =
+        training("tasks_per_step = 4; steps = 30", "train { tasks_per_update = 12; freeze = 3 }", &[]);
+    assert_eq!((coder.steps_per_update, reasoner.steps_per_update), (3, 1));
+    let steps = coder.update_steps();
+    let due: Vec<u64> = (1..=12).filter(|step| steps.is_due(*step)).collect();
+    assert_eq!(due, [6, 9, 12]);
+    assert_eq!([0, 5, 6, 8, 9].map(|step| steps.last(step)), [0, 0, 6, 6, 9]);
+    assert_eq!((steps.trained(9), steps.trained(8).count()), (7..=9, 0));
+    assert_eq!([2, 5, 6, 8].map(|step| steps.first_untrained(step)), [4, 4, 7, 7]);
+    assert_eq!([3, 4, 5].map(|step| coder.trains_on(step)), [false, true, true]);
+    // Every step after `freeze` is trained on once.
+    let trained: Vec<u64> = (1..=30).flat_map(|step| steps.trained(step)).collect();
+    assert_eq!(trained, (4..=30).collect::<Vec<_>>());
+}
+
 /// The choices that the file has written for its own algorithm are not those of the policy's.
 #[test]
 fn an_algorithm_of_a_policy_replaces_the_choices_of_the_file() {

@@ -21,5 +21,6 @@ mod schema;
 mod servers;
 mod training;
 mod turns;
+mod update_steps;
 
 pub use self::servers::is_variable;

@@ -66,7 +66,7 @@ impl<'s> TrainingSettings<'s> {
         self.value(key, |block| block.number(key))
     }
 
-    fn integer(&self, key: &str) -> Option<Option<u32>> {
+    pub fn integer(&self, key: &str) -> Option<Option<u32>> {
         self.value(key, |block| block.integer(key))
     }
 
@@ -86,7 +86,7 @@ impl<'s> TrainingSettings<'s> {
         self.block(key).map_or(self.file, |(block, _)| block).number(key)
     }
 
-    fn integer_or_default(&self, key: &str) -> Option<u32> {
+    pub fn integer_or_default(&self, key: &str) -> Option<u32> {
         self.block(key).map_or(self.file, |(block, _)| block).integer(key)
     }
 }
@@ -228,11 +228,6 @@ pub(super) fn optimizer(settings: &TrainingSettings) -> Option<Optimizer> {
         beta2: settings.number_or_default("beta2")?,
         max_grad_norm: settings.number_or_default("max_grad_norm")?,
     })
-}
-
-/// Returns the steps that leave a policy as it is, and the number of steps from one update to the next.
-pub(super) fn update_steps(settings: &TrainingSettings) -> Option<(u32, u32)> {
-    Some((settings.integer_or_default("freeze")?, settings.integer_or_default("update_every")?))
 }
 
 /// Learning rate of a critic that is a value head or an adapter, if none is written.

@@ -3,11 +3,10 @@
 use std::collections::HashSet;
 
 use super::block::{BlockSettings, ItemOfBlock, check_settings};
-use super::objective::{
-    TrainingSettings, algorithm_word, critic as critic_of, objective, optimizer, update_steps,
-};
+use super::objective::{TrainingSettings, algorithm_word, critic as critic_of, objective, optimizer};
 use super::objective_rules::{TrainedCase, check_objectives};
 use super::resolver::{CriticBlock, NamedBlocks, PolicyBlocks, ResolvedAgent, ResolvedPolicy, Resolver};
+use super::update_steps::{UpdateSettings, update_settings};
 use crate::diagnostic::DiagnosticCode;
 use crate::source::Location;
 use crate::syntax::block_kind::BlockKind;
@@ -339,19 +338,17 @@ impl Resolver<'_, '_, '_> {
                 users.push(agent);
             }
         }
-        let (mut cases, mut frozen) = (Vec::new(), HashSet::new());
+        let (mut cases, mut reported) = (Vec::new(), HashSet::new());
         for (resolved, users) in policies.iter_mut().zip(users) {
             let ResolvedPolicy { policy, blocks: PolicyBlocks { train, critic }, .. } = resolved;
             let Some(policy) = policy.as_mut().filter(|policy| policy.train) else { continue };
             let settings = TrainingSettings { file, own: train.as_ref().map(|(_, own)| own) };
             let Some(objective) = objective(&settings, &users) else { continue };
             cases.push(TrainedCase { settings, objective });
-            if let (Some(steps), Some((freeze, _))) = (steps, update_steps(&settings)) {
-                self.frozen(&policy.name, &settings, steps, freeze, &mut frozen);
-            }
+            self.update_steps(&policy.name, &settings, steps, &mut reported);
             let critic = self.critic(policy, &settings, &objective, critic.as_ref());
             policy.training = (|| {
-                let (freeze, update_every) = update_steps(&settings)?;
+                let UpdateSettings { freeze, update_every, steps_per_update } = update_settings(&settings)?;
                 let optimizer = optimizer(&settings)?;
                 let staleness =
                     settings.own.and_then(|own| own.location("staleness").map(|_| own.integer("staleness")));
@@ -362,6 +359,7 @@ impl Resolver<'_, '_, '_> {
                     optimizer,
                     freeze,
                     update_every,
+                    steps_per_update,
                     staleness,
                     critic: critic?,
                 })
@@ -369,26 +367,6 @@ impl Resolver<'_, '_, '_> {
         }
         check_objectives(&cases, self.reports);
         cases.into_iter().map(|case| case.objective).collect()
-    }
-
-    /// Reports a policy that is frozen in all steps, and a setting of the file once.
-    fn frozen(
-        &mut self,
-        name: &str,
-        settings: &TrainingSettings,
-        steps: u32,
-        freeze: u32,
-        seen: &mut HashSet<Location>,
-    ) {
-        let Some(written) = settings.written("freeze").filter(|_| freeze >= steps) else { return };
-        if seen.insert(written.location) {
-            let message = format!(
-                "policy `{name}` is never updated: `freeze` is {freeze}, but there are {steps} steps"
-            );
-            self.reports
-                .error(DiagnosticCode::NothingToTrain, written.location, message, "")
-                .help("reduce it, increase `steps`, or set `train = false` in the policy");
-        }
     }
 
     /// Returns the critic of a policy: that of its `critic` block, or the default one if the advantage needs one.

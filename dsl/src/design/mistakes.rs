@@ -112,6 +112,24 @@ pub enum DesignMistake {
 }
 
 impl DesignMistake {
+    /// Returns the line that the mistake is in. `None` if it is about the design as a whole.
+    pub fn line(&self) -> Option<usize> {
+        match self {
+            DesignMistake::Block { line, .. }
+            | DesignMistake::Item { line, .. }
+            | DesignMistake::Agent { line, .. }
+            | DesignMistake::Policy { line, .. }
+            | DesignMistake::Key { line, .. }
+            | DesignMistake::Literal { line, .. }
+            | DesignMistake::Condition { line } => Some(*line),
+            DesignMistake::Checked { line, .. } => *line,
+            DesignMistake::Size(_)
+            | DesignMistake::Agents { .. }
+            | DesignMistake::Visits { .. }
+            | DesignMistake::Refused { .. } => None,
+        }
+    }
+
     /// True if the design is no text of the language, or too large to be read as one.
     pub fn is_syntax(&self) -> bool {
         let of_syntax = [DiagnosticCode::Syntax, DiagnosticCode::Unclosed, DiagnosticCode::TooDeep];

@@ -96,6 +96,7 @@ codes! {
     BadMix = "MAS0055", "The weights of a mixture are incomplete, or all 0.";
     BadCurriculum = "MAS0056", "A curriculum has no way to rise.";
     BadGrammar = "MAS0057", "A grammar or a JSON schema can't be used.";
+    StepsLeft = "MAS0058", "A policy is not trained on the last steps.";
 }
 
 impl fmt::Display for DiagnosticCode {

@@ -132,8 +132,8 @@ impl BlockKind {
             BlockKind::PolicyTrain => {
                 "Written inside a policy: settings of its training that differ from those of the file's `train`, such as \
                  `train { learning_rate = 1e-5; kl = 0.01 }`. Allowed are the settings of the objective and of the \
-                 optimiser, `freeze` and `update_every`. `--set coder.train.kl=0.01` adds the block if the policy has \
-                 none. An `algorithm` in it also replaces the choices that the file's `train` has written for its own."
+                 optimiser, `freeze`, `update_every` and `tasks_per_update`. `--set coder.train.kl=0.01` adds the block \
+                 if the policy has none. An `algorithm` in it also replaces the choices that the file's `train` has written for its own."
             }
             BlockKind::Critic => {
                 "Written inside a policy with `advantage = gae`: a value head that estimates the return from each token \

@@ -468,6 +468,15 @@ pub(super) const TRAINING: &[Setting] = &[
          default: every step. With `update_every = 2` for two policies and `freeze = 1` for one of them, they \
          learn in turns.",
     ),
+    per_policy(
+        "tasks_per_update",
+        count(1),
+        DefaultValue::Absent("`tasks_per_step`"),
+        "Number of tasks that an update of the policy trains on: `tasks_per_step` by default, or a multiple of it. \
+         `policy large { train { tasks_per_update = 32 } }` in a file with `tasks_per_step = 8` updates the policy \
+         after every fourth step, on the tasks of all four, while others are updated after each. Use it if a large \
+         model takes longer to train than to play, or needs larger batches.",
+    ),
 ];
 
 /// Settings of `critic { … }`.

@@ -4,6 +4,8 @@
 //! trainer, and an aggregation over tokens; besides them it has a KL term and an entropy bonus. Published algorithms
 //! ([`Algorithm`]) are names for combinations of these choices.
 
+use std::ops::RangeInclusive;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +20,9 @@ pub struct PolicyTraining {
     pub freeze: u32,
     /// Number of steps from one update of the policy to the next; 1 updates it in every step after `freeze`.
     pub update_every: u32,
+    /// Number of steps whose tasks an update trains on. More than 1 only if `update_every` is 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub steps_per_update: u32,
     /// Staleness of its own. `None` for that of `train`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staleness: Option<u32>,
@@ -25,11 +30,71 @@ pub struct PolicyTraining {
     pub critic: Option<Critic>,
 }
 
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(count: &u32) -> bool {
+    *count == 1
+}
+
 impl PolicyTraining {
-    /// Returns true if an update of `step` (counted from 1) changes the policy.
+    /// Returns the steps after which the policy is updated.
+    pub fn update_steps(&self) -> UpdateSteps {
+        let count = u64::from(self.steps_per_update.max(1));
+        let every = u64::from(self.update_every.max(1)).max(count);
+        UpdateSteps { first: u64::from(self.freeze) + count, every, count }
+    }
+
+    /// Returns true if an update trains on the tasks of a step.
+    pub fn trains_on(&self, step: u64) -> bool {
+        let steps = self.update_steps();
+        match steps.count {
+            1 => steps.is_due(step),
+            _ => step > u64::from(self.freeze),
+        }
+    }
+}
+
+/// Steps after which a policy is updated, counted from 1, and those that each update trains on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UpdateSteps {
+    /// Step of the first update.
+    pub first: u64,
+    /// Number of steps from one update to the next.
+    pub every: u64,
+    /// Number of steps that an update trains on: its own and those before.
+    pub count: u64,
+}
+
+impl UpdateSteps {
+    /// Updates after every step.
+    pub const ALL: UpdateSteps = UpdateSteps { first: 1, every: 1, count: 1 };
+
+    /// Returns true if the policy is updated after a step.
     pub fn is_due(&self, step: u64) -> bool {
-        let first = u64::from(self.freeze) + 1;
-        step >= first && (step - first).is_multiple_of(u64::from(self.update_every.max(1)))
+        step >= self.first && (step - self.first).is_multiple_of(self.every)
+    }
+
+    /// Returns the step of the last update up to `step`; 0 if there was none.
+    pub fn last(&self, step: u64) -> u64 {
+        match step.checked_sub(self.first) {
+            Some(after) => step - after % self.every,
+            None => 0,
+        }
+    }
+
+    /// Returns the steps that an update after `step` trains on. Empty if none is due.
+    pub fn trained(&self, step: u64) -> RangeInclusive<u64> {
+        if self.is_due(step) { step + 1 - self.count..=step } else { step + 1..=step }
+    }
+
+    /// Returns the oldest step that an update after later steps than `step` trains on.
+    pub fn first_untrained(&self, step: u64) -> u64 {
+        let last = self.last(step);
+        let next = if last == 0 { self.first } else { last + self.every };
+        next + 1 - self.count
     }
 }
 

@@ -209,7 +209,7 @@ mod tests {
     fn panel() -> PanelState {
         let mut panel = PanelState::new(0, 8);
         let evaluation = |step, success: f64| (step, json!({ "success": success }));
-        let seconds = StepSeconds { play: 10.0, wait: 10.0, train: 20.0, evaluate: 0.0 };
+        let seconds = StepSeconds { play: 10.0, wait: 10.0, train: 20.0, ..StepSeconds::default() };
         let (step, line) = evaluation(0, 0.25);
         panel.add(&MetricsLine {
             step,

@@ -195,6 +195,7 @@ fn record(gauges: &RunGauges, report: &MetricsLine<'_>) {
         gauges.add_seconds("rollouts", report.seconds.play);
         gauges.add_seconds("wait", report.seconds.wait);
         gauges.add_seconds("training", report.seconds.train);
+        gauges.add_seconds("publishing", report.seconds.publish);
     }
 }
 

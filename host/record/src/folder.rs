@@ -3,9 +3,10 @@
 //! A run writes and deletes only files with names of its own forms. Other files in its folder stay as they
 //! are.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use pl_types::{TrainedCompletion, Transition};
+use pl_types::{Key, TrainedCompletion, Transition};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -22,7 +23,7 @@ use crate::scalars::scalars;
 use crate::schedule::{RecordedBatch, SCHEDULE};
 use crate::table::{read_transitions, write_transitions};
 use crate::text_file::{LARGEST_TEXT, read_text};
-use crate::token_table::write_trained;
+use crate::token_table::{TokenTable, write_trained};
 use crate::traces::{TraceFile, Traces};
 use crate::versions::{RecordedVersions, VERSIONS};
 
@@ -303,6 +304,17 @@ impl RunFolder {
     /// Writes what the update of a step computed of each token to a Parquet file.
     pub fn write_tokens(&self, step: u64, records: &[TrainedCompletion]) -> Result<(), Error> {
         write_trained(&RunFolder::token_file(self.root(), step), records)
+    }
+
+    /// Adds what the update of a later step computed of a step's tokens. Records of the same pass replace those that the file has.
+    pub fn add_tokens(&self, step: u64, records: Vec<TrainedCompletion>) -> Result<(), Error> {
+        let path = RunFolder::token_file(self.root(), step);
+        let mut all = if path.exists() { TokenTable::open(&path)?.completions()? } else { Vec::new() };
+        let new: HashSet<(&Key, u32)> = records.iter().map(|own| (&own.key, own.epoch)).collect();
+        all.retain(|own| !new.contains(&(&own.key, own.epoch)));
+        all.extend(records);
+        all.sort_by(|a, b| (&a.key, a.epoch).cmp(&(&b.key, b.epoch)));
+        write_trained(&path, &all)
     }
 
     /// Reads the transitions of a step.

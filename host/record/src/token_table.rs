@@ -135,6 +135,14 @@ impl TokenTable {
             .collect())
     }
 
+    /// Reads all completions, in order.
+    ///
+    /// # Errors
+    /// [`Error::Table`] if a column is missing, has another type or is damaged.
+    pub(crate) fn completions(&self) -> Result<Vec<TrainedCompletion>, Error> {
+        (0..self.rows()?.len()).filter_map(|row| self.completion(row).transpose()).collect()
+    }
+
     /// Reads one row, counted from 0 over the whole file. Returns `None` if there are fewer rows.
     ///
     /// # Errors

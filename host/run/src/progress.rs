@@ -93,6 +93,9 @@ pub struct StepSeconds {
     pub train: f64,
     /// Evaluations.
     pub evaluate: f64,
+    /// Time in which new weights were handed to the engine, the servers or the workers, and no episode started.
+    #[serde(default)]
+    pub publish: f64,
 }
 
 /// Message for a person about something that does not stop the operation.

@@ -13,6 +13,10 @@
 //! Each learner has a staleness and a pace of its own: a step is played with the weights of each learner after the update
 //! that its staleness names, and a learner trains on a step as soon as it is played, however far the others are.
 //!
+//! A learner may be updated after some steps alone ([`UpdateSteps`]): one whose policies are frozen at first, or train on the
+//! tasks of several steps at once. After the other steps its weights are those of its last update, which is the number that
+//! the schedule gives them, so that nothing waits for weights that are in use already.
+//!
 //! The rule depends on step numbers alone, never on time, so a run has the same results however fast its parts
 //! are.
 
@@ -22,12 +26,16 @@ pub mod simulate;
 
 use std::ops::{Range, RangeInclusive};
 
+use pl_dsl::workflow::objective::UpdateSteps;
+
 /// The schedule of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepSchedule {
     steps: u64,
     /// Staleness of each learner.
     staleness: Vec<u64>,
+    /// Steps after which each learner's policies are updated.
+    updates: Vec<Vec<UpdateSteps>>,
     /// Oldest update of each learner whose weights are available.
     first: Vec<u64>,
     /// Number of updates that a task may wait for slower ones. 0 if each update trains on the tasks that were drawn for it.
@@ -38,7 +46,13 @@ impl StepSchedule {
     /// A schedule of `steps` steps for learners that have a staleness each: the number of their updates that the weights of
     /// a rollout are behind.
     pub fn new(steps: u64, staleness: Vec<u64>) -> StepSchedule {
-        StepSchedule { steps, first: vec![0; staleness.len()], staleness, late: 0 }
+        let updates = vec![vec![UpdateSteps::ALL]; staleness.len()];
+        StepSchedule { steps, first: vec![0; staleness.len()], staleness, updates, late: 0 }
+    }
+
+    /// Sets the steps after which the policies of each learner are updated, instead of all.
+    pub fn with_updates(self, updates: Vec<Vec<UpdateSteps>>) -> StepSchedule {
+        StepSchedule { updates, ..self }
     }
 
     /// A schedule in which an update trains on the tasks that end first, for learners that have the same staleness: half of it,
@@ -90,10 +104,44 @@ impl StepSchedule {
         self.staleness() > 0
     }
 
-    /// Returns the number of updates of each learner in the weights that a step is played with.
+    /// Returns the step of the last update of each learner in the weights that a step is played with.
     pub fn updates(&self, step: u64) -> Vec<u64> {
-        let own = self.staleness.iter().zip(&self.first);
-        own.map(|(staleness, first)| step.saturating_sub(1 + staleness).max(*first)).collect()
+        let own = self.staleness.iter().zip(&self.first).enumerate();
+        let newest = |staleness: u64, first: u64| step.saturating_sub(1 + staleness).max(first);
+        own.map(|(learner, (own, first))| self.last_update(learner, newest(*own, *first))).collect()
+    }
+
+    /// Returns the step of the last update of each learner when all of them have trained on `step` steps.
+    pub fn updates_after(&self, step: u64) -> Vec<u64> {
+        (0..self.learners()).map(|learner| self.last_update(learner, step)).collect()
+    }
+
+    /// Returns the step of the last update of a learner up to `step`; 0 if there was none.
+    pub fn last_update(&self, learner: usize, step: u64) -> u64 {
+        let own = self.updates_of(learner).iter();
+        own.map(|policy| policy.last(step)).max().unwrap_or(0)
+    }
+
+    /// Returns true if a learner is updated after a step.
+    pub fn is_updated(&self, learner: usize, step: u64) -> bool {
+        self.last_update(learner, step) == step
+    }
+
+    /// Returns the steps that a learner's update after `step` trains on, the longest list of its policies. Empty if none is due.
+    pub fn trained_steps(&self, learner: usize, step: u64) -> RangeInclusive<u64> {
+        let own = self.updates_of(learner).iter();
+        own.map(|policy| *policy.trained(step).start()).min().unwrap_or(step + 1)..=step
+    }
+
+    /// Returns the steps after which the policies of a learner are updated.
+    pub fn updates_of(&self, learner: usize) -> &[UpdateSteps] {
+        self.updates.get(learner).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the oldest step that an update after later steps than `step` trains on.
+    pub fn first_untrained(&self, step: u64) -> u64 {
+        let all = self.updates.iter().flatten();
+        all.map(|policy| policy.first_untrained(step)).min().unwrap_or(step + 1).min(step + 1)
     }
 
     /// Steps that become playable when the learners have done `updates`, in order. `played` is the last step that was
@@ -110,14 +158,16 @@ impl StepSchedule {
         (update + self.least_staleness()).min(self.steps)
     }
 
-    /// Returns the updates before `update` after which a learner's weights are still used by steps that
+    /// Returns the updates before the last one up to `update` after which a learner's weights are still used by steps that
     /// [`StepSchedule::played_before_checkpoint`] does not include.
     pub fn earlier_updates(&self, learner: usize, update: u64) -> Range<u64> {
-        let next = self.played_before_checkpoint(update) + 1;
+        let (next, last) = (self.played_before_checkpoint(update) + 1, self.last_update(learner, update));
         match self.staleness.get(learner) {
             // Up to `update`, even if the run ends before it uses them: it may be prolonged.
-            Some(staleness) if next <= self.steps => next.saturating_sub(1 + staleness)..update,
-            _ => update..update,
+            Some(staleness) if next <= self.steps => {
+                self.last_update(learner, next.saturating_sub(1 + staleness))..last
+            }
+            _ => last..last,
         }
     }
 
@@ -171,6 +221,19 @@ mod tests {
         assert_eq!(schedule.earlier_updates(1, 9).count(), 0);
     }
 
+    #[test]
+    fn weights_are_those_of_the_last_update() {
+        let every_third = UpdateSteps { first: 4, every: 3, count: 3 };
+        let all = vec![UpdateSteps::ALL];
+        let schedule = StepSchedule::new(12, vec![1, 1]).with_updates(vec![all, vec![every_third]]);
+        assert_eq!([5, 6, 7, 9].map(|step| schedule.updates(step)), [[3, 0], [4, 4], [5, 4], [7, 7]]);
+        assert_eq!((schedule.updates_after(6), schedule.updates_after(3)), (vec![6, 4], vec![3, 0]));
+        // A checkpoint after step 7 has both weights of step 9; one after step 8 has too.
+        assert_eq!([7, 8].map(|step| schedule.earlier_updates(1, step).count()), [0, 0]);
+        assert_eq!([3, 4, 6, 7].map(|step| schedule.first_untrained(step)), [2, 5, 5, 8]);
+        assert_eq!(one(9, 1).first_untrained(4), 5);
+    }
+
     proptest! {
         /// Updates run as soon as their step is played, so no step may wait for an update after it.
         #[test]
@@ -189,14 +252,17 @@ mod tests {
         #[test]
         fn a_checkpoint_has_all_weights_that_are_used_later(
             steps in 1u64..20,
-            staleness in prop::collection::vec(0u64..6, 1..4),
+            learners in prop::collection::vec((0u64..6, admission::tests::update_steps()), 1..4),
             at in 0u64..20,
         ) {
-            let schedule = StepSchedule::new(steps, staleness);
+            let (staleness, updates): (Vec<u64>, Vec<UpdateSteps>) = learners.into_iter().unzip();
+            let updates = updates.into_iter().map(|own| vec![own]).collect();
+            let schedule = StepSchedule::new(steps, staleness).with_updates(updates);
             let at = at.min(steps);
             for step in schedule.played_before_checkpoint(at) + 1..=steps {
                 for (learner, update) in schedule.updates(step).into_iter().enumerate() {
-                    prop_assert!(update >= at || schedule.earlier_updates(learner, at).contains(&update));
+                    let is_newest = update >= schedule.last_update(learner, at);
+                    prop_assert!(is_newest || schedule.earlier_updates(learner, at).contains(&update));
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 mod alternation;
 mod barriers;
+mod collected_steps;
 mod cursor;
 mod designs;
 mod in_flight;
@@ -314,17 +315,18 @@ fn cluster_of(
     Ok(ClusterRun::start(host, checked, session, started, place, options)?.map(Arc::new))
 }
 
-/// Returns the schedule of a run: each learner has the staleness of its policies.
+/// Returns the schedule of a run: each learner has the staleness of its policies, and is updated when one of them is.
 fn schedule_of(workflow: &Workflow, train: &Train, trainer: &Trainer) -> StepSchedule {
     let own = |learner: &Learner| {
         let policy = learner.policies().first().map(|own| own.policy);
         u64::from(policy.map_or(train.staleness, |policy| workflow.staleness(policy)))
     };
     let (steps, learners) = (u64::from(train.steps), trainer.learners());
-    match train.order {
+    let schedule = match train.order {
         BatchOrder::Keys => StepSchedule::new(steps, learners.iter().map(own).collect()),
         BatchOrder::Arrival => StepSchedule::by_arrival(steps, u64::from(train.staleness), learners.len()),
-    }
+    };
+    schedule.with_updates(learners.iter().map(Learner::update_steps).collect())
 }
 
 /// Keeps the adapters that servers load in the run folder.

@@ -212,8 +212,15 @@ fn new_policy(policy: usize, critic: Option<CriticBase>) -> NewPolicy {
         beta2: 0.999,
         max_grad_norm: 1.0,
     };
-    let training =
-        PolicyTraining { objective, optimizer, freeze: 0, update_every: 1, staleness: None, critic };
+    let training = PolicyTraining {
+        objective,
+        optimizer,
+        freeze: 0,
+        update_every: 1,
+        steps_per_update: 1,
+        staleness: None,
+        critic,
+    };
     let max_tokens = COMPLETION as u32;
     NewPolicy {
         policy,

@@ -103,8 +103,8 @@ impl LeftOut {
 }
 
 /// Returns the tasks, by [`pl_types::Key::task`], all of whose groups are left out because their returns are equal.
-/// `trainings` are those of the workflow's policies, `None` for policies that are not trained. Policies that an update of
-/// `step` leaves as they are don't count.
+/// `trainings` are those of the workflow's policies, `None` for policies that are not trained. Policies that no update trains on
+/// the tasks of `step` don't count.
 pub fn tasks_without_spread(
     transitions: &[Transition],
     trainings: &[Option<PolicyTraining>],
@@ -112,7 +112,8 @@ pub fn tasks_without_spread(
 ) -> BTreeSet<u32> {
     let (mut without, mut with) = (BTreeSet::new(), BTreeSet::new());
     for (policy, training) in trainings.iter().enumerate() {
-        let Some(PolicyTraining { objective, .. }) = training.as_ref().filter(|own| own.is_due(step)) else {
+        let Some(PolicyTraining { objective, .. }) = training.as_ref().filter(|own| own.trains_on(step))
+        else {
             continue;
         };
         let own: Vec<&Transition> = transitions.iter().filter(|t| t.policy as usize == policy).collect();

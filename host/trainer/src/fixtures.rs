@@ -91,6 +91,7 @@ pub fn training() -> PolicyTraining {
         optimizer: optimizer(),
         freeze: 0,
         update_every: 1,
+        steps_per_update: 1,
         staleness: None,
         critic: None,
     }

@@ -17,6 +17,7 @@ mod policy;
 mod values;
 
 use pl_dsl::workflow::Train;
+use pl_dsl::workflow::objective::UpdateSteps;
 use pl_model::{Adapter, Checkpointing, Config, Gradients, TensorSet, Weights};
 use pl_types::{Dtype, TrainedCompletion};
 use tch::Tensor;
@@ -146,6 +147,11 @@ impl Learner {
     /// The trained policies, in the given order.
     pub fn policies(&self) -> &[TrainedPolicy] {
         &self.policies
+    }
+
+    /// Returns the steps after which each policy is updated.
+    pub fn update_steps(&self) -> Vec<UpdateSteps> {
+        self.policies.iter().map(|policy| policy.training.update_steps()).collect()
     }
 
     /// Names of the policies, for messages.

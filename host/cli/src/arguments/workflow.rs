@@ -47,7 +47,7 @@ pub struct PlanArgs {
     #[arg(long, requires = "costs")]
     pub simulate: bool,
     /// Costs of a step for the simulation: those that a run has measured, or seconds as in
-    /// `rollout=50,train=25,evaluate=0`; with --devices, as in
+    /// `rollout=50,train=25,evaluate=0,publish=1`; with --devices, as in
     /// `devices=32,wake=5,rollout=50,tail=0.6,sleep=5,train=25,train=10,other=5`
     #[arg(long, value_name = "RUN|SECONDS", requires = "simulate")]
     pub costs: Option<String>,

@@ -82,17 +82,19 @@ fn parse_costs(text: &str) -> Result<RunCosts, CommandError> {
     if Path::new(text).is_dir() || !text.contains('=') {
         return Ok(read_costs(Path::new(text))?);
     }
-    let (mut rollout, mut train, mut evaluate) = (0.0, 0.0, 0.0);
+    let (mut rollout, mut train, mut evaluate, mut publish) = (0.0, 0.0, 0.0, 0.0);
     for part in parts(text) {
         let (part, name, seconds) = part?;
         match name {
             "rollout" => rollout = seconds,
             "train" => train = seconds,
             "evaluate" => evaluate = seconds,
-            _ => return Err(invalid(part, "the costs are `rollout`, `train` and `evaluate`")),
+            "publish" => publish = seconds,
+            _ => return Err(invalid(part, "the costs are `rollout`, `train`, `evaluate` and `publish`")),
         }
     }
-    let step = StepCosts { episodes: vec![rollout], tasks: Vec::new(), train: vec![train], evaluate };
+    let step =
+        StepCosts { episodes: vec![rollout], tasks: Vec::new(), train: vec![train], evaluate, publish };
     Ok(RunCosts { slots: 1, contention: 0.0, steps: vec![step], policies: Vec::new() })
 }
 

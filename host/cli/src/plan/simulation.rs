@@ -125,7 +125,8 @@ mod tests {
 
     #[test]
     fn schedules_are_compared_with_sync() {
-        let step = StepCosts { episodes: vec![3.0], tasks: vec![0], train: vec![2.0], evaluate: 0.0 };
+        let step =
+            StepCosts { episodes: vec![3.0], tasks: vec![0], train: vec![2.0], evaluate: 0.0, publish: 0.0 };
         let costs = RunCosts { slots: 1, contention: 0.0, steps: vec![step], policies: Vec::new() };
         let schedules = [0, 1, 2].map(|staleness| ComparedSchedule {
             by_keys: Simulation::new(4, staleness, &costs),

@@ -63,7 +63,7 @@ impl ScenarioDesigner {
             Some(design) => match self.builder.assess(design) {
                 // Numbers of agents are for training alone.
                 Assessment::Sound(team) => Some(Arc::new(self.builder.setup_of(*team, 0))),
-                Assessment::Wrong(_) | Assessment::Costly { .. } => None,
+                Assessment::Wrong { .. } | Assessment::Costly { .. } => None,
             },
             None => {
                 // Its first event is the view that it was shown. Runs of earlier versions trained a team of the scenario's own.

@@ -126,7 +126,7 @@ impl<'c> Subject<'c> {
         match executor.builder().assess(design) {
             Assessment::Sound(team) => executor.play(*team, self.brief.designer.executions),
             Assessment::Costly { bound, most } => Ok((Outcome::Costly { bound, most }, 0)),
-            Assessment::Wrong(mistakes) => Ok((Outcome::wrong(&mistakes), 0)),
+            Assessment::Wrong { mistakes, .. } => Ok((Outcome::wrong(&mistakes), 0)),
         }
     }
 }

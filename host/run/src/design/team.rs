@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_dsl::workflow::{Designer, ExecutorGroups, Plugin as PluginBlock, Workflow};
-use pl_dsl::{Catalog, CatalogError, DesignMistake, Frame, check_design};
+use pl_dsl::{Catalog, CatalogError, DesignMistake, Frame, SoundParts, check_design};
 use pl_model::NaiveDate;
 use pl_plugin::{Plugin, Services};
 use pl_rollout::{AgentRuntime, EpisodeSetup};
@@ -28,7 +28,7 @@ pub(crate) enum Assessment {
     /// An episode of it could sample too many tokens.
     Costly { bound: u64, most: u64 },
     /// It did not pass its check.
-    Wrong(Vec<DesignMistake>),
+    Wrong { mistakes: Vec<DesignMistake>, parts: SoundParts },
 }
 
 /// Team of a design.
@@ -39,16 +39,24 @@ pub(crate) struct Team {
 }
 
 impl Assessment {
-    /// Reward of the design before any episode: 0 for one that can be played, about -0.5 for one with mistakes, about -1 for
-    /// one that doesn't parse. Of two with mistakes, the one with fewer has the higher reward, so that a designer whose
-    /// designs are all wrong can learn too.
+    /// Judgement of a design with mistakes.
+    fn wrong(design: &str, mistakes: Vec<DesignMistake>) -> Assessment {
+        let parts = SoundParts::of(design, &mistakes);
+        Assessment::Wrong { mistakes, parts }
+    }
+
+    /// Reward of the design before any episode: 0 for one that can be played, -0.25 for one that could cost too much. One with
+    /// mistakes has -1 and more for what is right in it, so that a designer whose designs are all wrong can learn too: text of
+    /// the language, an agent, turns. Each mistake takes a little, so that of two with the same parts the better one counts.
     pub fn reward(&self) -> f64 {
         match self {
             Assessment::Sound(_) => 0.0,
             Assessment::Costly { .. } => -0.25,
-            Assessment::Wrong(mistakes) => {
-                let kind = if mistakes.iter().any(DesignMistake::is_syntax) { -1.0 } else { -0.5 };
-                kind - 0.05 * mistakes.len().min(9) as f64
+            Assessment::Wrong { mistakes, parts } => {
+                let parses = !mistakes.iter().any(DesignMistake::is_syntax);
+                let part = |is_there: bool, credit: f64| if is_there { credit } else { 0.0 };
+                let parts = part(parses, 0.2) + part(parts.agent, 0.2) + part(parts.turns, 0.2);
+                -1.0 + parts - 0.02 * mistakes.len().min(10) as f64
             }
         }
     }
@@ -126,7 +134,7 @@ impl TeamBuilder {
         let palette = &self.designer.palette;
         let workflow = match check_design(&self.frame, palette, design, &self.catalog) {
             Ok(workflow) => workflow,
-            Err(mistakes) => return Assessment::Wrong(mistakes),
+            Err(mistakes) => return Assessment::wrong(design, mistakes),
         };
         let turns = workflow.scenarios.first().map(|scenario| &scenario.turns);
         let bound = turns.map_or(0, |turns| EpisodeBounds::new(turns, &workflow.agents).tokens);
@@ -135,7 +143,7 @@ impl TeamBuilder {
         }
         match self.setup(design, &workflow) {
             Ok(setup) => Assessment::Sound(Box::new(Team { setup, workflow })),
-            Err(mistake) => Assessment::Wrong(vec![mistake]),
+            Err(mistake) => Assessment::wrong(design, vec![mistake]),
         }
     }
 

@@ -76,7 +76,7 @@ pub struct Admission {
 /// A step or an evaluation.
 #[derive(Debug, Clone)]
 struct Entry {
-    /// Number of updates of each learner in its weights.
+    /// Last update of each learner in its weights.
     updates: Vec<u64>,
     state: State,
 }
@@ -115,7 +115,7 @@ impl Admission {
 
     /// Adds the evaluations after an update of all learners.
     pub fn evaluate(&mut self, update: u64) {
-        let updates = vec![update; self.schedule.learners()];
+        let updates = self.schedule.updates_after(update);
         self.queue.push_back(Entry { updates, state: State::Evaluation { update, begun: false } });
     }
 
@@ -256,4 +256,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -13,6 +13,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use serde::Serialize;
 
+use pl_dsl::workflow::objective::UpdateSteps;
 use pl_dsl::workflow::{BatchOrder, Workflow};
 
 use self::contention::slowdown;
@@ -32,6 +33,8 @@ pub struct StepCosts {
     pub train: Vec<f64>,
     /// Evaluations after the step; 0 if none is due.
     pub evaluate: f64,
+    /// Publishing of the weights before the step, in which no episode starts.
+    pub publish: f64,
 }
 
 /// Costs of a run.
@@ -63,7 +66,13 @@ pub struct Simulation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     Evaluation,
-    Update { learner: usize },
+    /// The weights of a step are published.
+    Publishing {
+        step: u64,
+    },
+    Update {
+        learner: usize,
+    },
 }
 
 /// Time on the virtual clock. Ordered, since none is NaN.
@@ -122,9 +131,9 @@ impl Simulation {
         let train = workflow.train.as_ref()?;
         let largest = u64::from(workflow.largest_staleness());
         let steps = u64::from(train.steps);
+        let position = |name: &String| workflow.policies.iter().position(|own| own.name == *name);
         let schedule = match train.order {
             BatchOrder::Keys => {
-                let position = |name: &String| workflow.policies.iter().position(|own| own.name == *name);
                 let staleness = |learner: usize| {
                     let policy = costs.policies.get(learner).and_then(|names| position(names.first()?));
                     policy.map_or(largest, |policy| u64::from(workflow.staleness(policy)))
@@ -133,6 +142,14 @@ impl Simulation {
             }
             BatchOrder::Arrival => StepSchedule::by_arrival(steps, largest, costs.learners()),
         };
+        let update_steps =
+            |name: &String| Some(workflow.policies.get(position(name)?)?.training.as_ref()?.update_steps());
+        let of_learner = |learner: usize| {
+            let names = costs.policies.get(learner).into_iter().flatten();
+            let own: Vec<UpdateSteps> = names.filter_map(update_steps).collect();
+            if own.is_empty() { vec![UpdateSteps::ALL] } else { own }
+        };
+        let schedule = schedule.with_updates((0..costs.learners()).map(of_learner).collect());
         let is_possible = !schedule.is_by_arrival() || costs.tasks().is_some();
         is_possible.then(|| Simulation::of(schedule, u64::from(train.checkpoint_every), largest, costs))
     }
@@ -245,10 +262,7 @@ impl<'c> Simulator<'c> {
                 self.end_after(seconds, End::Evaluation);
             }
             Action::Draw { step } => {
-                let costs = self.step_costs(step);
-                let each = (0..costs.episodes.len() as u32).collect::<Vec<_>>();
-                self.admission
-                    .add_episodes(step, if self.schedule.is_by_arrival() { &costs.tasks } else { &each });
+                self.end_after(self.step_costs(step).publish, End::Publishing { step });
             }
             Action::Start { step, episode } => {
                 let seconds = self.step_costs(step).episodes[episode];
@@ -274,10 +288,19 @@ impl<'c> Simulator<'c> {
                 continue;
             }
             self.learners[index].is_training = true;
-            let seconds = self.step_costs(trained + 1).train.get(index).copied().unwrap_or(0.0);
+            let seconds = self.update_seconds(index, trained + 1);
             self.train_seconds += seconds;
             self.end_after(seconds, End::Update { learner: index });
         }
+    }
+
+    /// Returns the seconds of a learner's update after a step: those of the steps that it trains on. The policies of a learner
+    /// are taken to need the same time each.
+    fn update_seconds(&self, learner: usize, step: u64) -> f64 {
+        let policies = self.schedule.updates_of(learner);
+        let steps = policies.iter().flat_map(|policy| policy.trained(step));
+        let seconds = |step: u64| self.step_costs(step).train.get(learner).copied().unwrap_or(0.0);
+        steps.map(seconds).sum::<f64>() / policies.len().max(1) as f64
     }
 
     /// Goes on to the next end of something. Returns false if nothing is in progress.
@@ -311,6 +334,12 @@ impl<'c> Simulator<'c> {
 
     fn end(&mut self, end: End) {
         match end {
+            End::Publishing { step } => {
+                let costs = self.step_costs(step);
+                let each = (0..costs.episodes.len() as u32).collect::<Vec<_>>();
+                self.admission
+                    .add_episodes(step, if self.schedule.is_by_arrival() { &costs.tasks } else { &each });
+            }
             End::Evaluation => {
                 self.admission.evaluated();
                 self.evaluated = self.slowest();
@@ -351,7 +380,7 @@ mod tests {
     }
 
     fn step(rollout: f64, train: f64, evaluate: f64) -> StepCosts {
-        StepCosts { episodes: vec![rollout], tasks: vec![0], train: vec![train], evaluate }
+        StepCosts { episodes: vec![rollout], tasks: vec![0], train: vec![train], evaluate, publish: 0.0 }
     }
 
     fn constant(rollout: f64, train: f64) -> [StepCosts; 1] {
@@ -377,6 +406,9 @@ mod tests {
             [1.0, 1.0, 1.0, 7.0, 1.0, 1.0].map(|rollout| step(rollout, 2.0, 0.0)).into();
         assert_eq!(simulate(6, 1, &costs).seconds, 18.0);
         assert_eq!(simulate(6, 3, &costs).seconds, 16.0);
+        // Half a second before each step in which nothing starts.
+        let published = [StepCosts { publish: 0.5, ..step(3.0, 2.0, 0.0) }];
+        assert_eq!((simulate(4, 0, &published).seconds, simulate(4, 1, &published).seconds), (22.0, 16.0));
         let evaluated = [step(3.0, 2.0, 1.0)];
         assert_eq!(simulate(4, 0, &evaluated).seconds, 24.0);
     }
@@ -392,6 +424,7 @@ mod tests {
                 tasks: vec![0, 1],
                 train: vec![1.0],
                 evaluate: 0.0,
+                publish: 0.0,
             }],
             policies: Vec::new(),
         };
@@ -406,8 +439,13 @@ mod tests {
     /// Two episodes of 2 and 4 seconds: beside each other each runs at half its speed.
     #[test]
     fn episodes_slow_each_other_down() {
-        let steps =
-            vec![StepCosts { episodes: vec![2.0, 4.0], tasks: vec![0, 1], train: vec![1.0], evaluate: 0.0 }];
+        let steps = vec![StepCosts {
+            episodes: vec![2.0, 4.0],
+            tasks: vec![0, 1],
+            train: vec![1.0],
+            evaluate: 0.0,
+            publish: 0.0,
+        }];
         let costs = |slots| RunCosts { slots, contention: 1.0, steps: steps.clone(), policies: Vec::new() };
         // The sum of both, however many play at a time.
         assert_eq!(Simulation::new(1, 0, &costs(1)).seconds, 7.0);
@@ -425,6 +463,7 @@ mod tests {
             tasks: vec![0],
             train: train.into(),
             evaluate: 0.0,
+            publish: 0.0,
         };
         let policies = vec![vec!["small".to_owned()], vec!["large".to_owned()]];
         let costs =
@@ -444,6 +483,29 @@ mod tests {
         assert_eq!(Simulation::new(6, 5, &evaluated).seconds, 37.0);
     }
 
+    /// Nothing waits for a learner between two updates on two steps each.
+    #[test]
+    fn an_update_of_two_steps_takes_the_time_of_both() {
+        let step = StepCosts {
+            episodes: vec![1.0],
+            tasks: vec![0],
+            train: vec![1.0, 3.0],
+            evaluate: 0.0,
+            publish: 0.0,
+        };
+        let costs = RunCosts { slots: 1, contention: 0.0, steps: vec![step], policies: Vec::new() };
+        let pairs = UpdateSteps { first: 2, every: 2, count: 2 };
+        let seconds = |staleness: u64| {
+            let schedule = StepSchedule::new(4, vec![staleness; 2]);
+            let updates = vec![vec![UpdateSteps::ALL], vec![pairs]];
+            Simulation::of(schedule.with_updates(updates), 0, staleness, &costs).seconds
+        };
+        // Steps of 1 + 1 and 1 + 6 seconds in turn.
+        assert_eq!(seconds(0), 18.0);
+        // The first two rollouts, then the slow learner without a pause.
+        assert_eq!(seconds(2), 14.0);
+    }
+
     /// Two tasks a step, one of which is slow in every other step.
     #[test]
     fn a_slow_task_holds_up_a_later_update() {
@@ -452,6 +514,7 @@ mod tests {
             tasks: vec![0, 1],
             train: vec![2.0],
             evaluate: 0.0,
+            publish: 0.0,
         };
         let steps = vec![step(7.0), step(1.0)];
         let costs = RunCosts { slots: 8, contention: 0.0, steps, policies: Vec::new() };

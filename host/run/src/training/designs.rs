@@ -69,7 +69,7 @@ impl StepDesigns {
             let text = design_of(&transition.action).unwrap_or_default();
             let mut agents = None;
             let outcome = match designer.builder.assess(&text) {
-                Assessment::Wrong(mistakes) => Outcome::wrong(&mistakes),
+                Assessment::Wrong { mistakes, .. } => Outcome::wrong(&mistakes),
                 Assessment::Costly { bound, most } => Outcome::Costly { bound, most },
                 Assessment::Sound(team) => {
                     let setup = designer.builder.setup_of(*team, sample as usize);

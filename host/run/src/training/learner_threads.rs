@@ -16,20 +16,27 @@ use crate::host::Host;
 use crate::progress::Activity;
 
 use super::loop_events::{EventSender, LoopEvent, TrainedStep, report_panic};
-use super::rollouts::PlayedStep;
 
-/// A step to train on.
-struct Order {
-    played: Arc<PlayedStep>,
-    /// Numbers of the agents whose completions are not trained on.
-    left_out: Vec<Range<u32>>,
+/// An update of a learner.
+pub(super) struct UpdateOrder {
+    pub step: u64,
+    /// Steps that some of its policies train on, in order. Empty if none is updated.
+    pub sources: Vec<UpdateSource>,
     /// Seed that rewards are shuffled by, if they are.
-    shuffle: Option<[u8; 32]>,
+    pub shuffle: Option<[u8; 32]>,
+}
+
+/// Completions of a step that an update trains on.
+pub(super) struct UpdateSource {
+    pub step: u64,
+    pub transitions: Arc<Vec<Transition>>,
+    /// Numbers of the agents whose completions are not trained on.
+    pub left_out: Vec<Range<u32>>,
 }
 
 /// Learners, each on a thread of its own if there are several. The threads end when this is dropped, after the updates that they have begun.
 pub(super) struct LearnerThreads<'t, 'h> {
-    orders: Vec<Sender<Order>>,
+    orders: Vec<Sender<UpdateOrder>>,
     /// The learner, if there is one alone and it has no cores of its own. It trains on the caller's thread: a new thread in
     /// each step would start libtorch's own threads again and leave memory behind.
     only: Option<LearnerThread<'t, 'h>>,
@@ -71,16 +78,8 @@ impl<'t, 'h> LearnerThreads<'t, 'h> {
         threads
     }
 
-    /// Starts a learner's update on a step, without the completions of the agents with the numbers `left_out`. Its result is an
-    /// event. If there is one learner alone, the update ends before this returns.
-    pub fn train(
-        &mut self,
-        learner: usize,
-        played: &Arc<PlayedStep>,
-        left_out: Vec<Range<u32>>,
-        shuffle: Option<[u8; 32]>,
-    ) {
-        let order = Order { played: Arc::clone(played), left_out, shuffle };
+    /// Starts a learner's update. Its result is an event. If there is one learner alone, the update ends before this returns.
+    pub fn train(&mut self, learner: usize, order: UpdateOrder) {
         if let Some(only) = &mut self.only {
             // The loop receives it after this call.
             drop(self.events.send(only.result(&order)));
@@ -101,7 +100,7 @@ struct LearnerThread<'t, 'h> {
 }
 
 impl LearnerThread<'_, '_> {
-    fn run(mut self, orders: &Receiver<Order>, events: &EventSender) {
+    fn run(mut self, orders: &Receiver<UpdateOrder>, events: &EventSender) {
         if let Err(error) = self.take_cores() {
             // A loop that has ended needs no result.
             return drop(events.send(Err(error)));
@@ -128,24 +127,31 @@ impl LearnerThread<'_, '_> {
         Ok(())
     }
 
-    fn result(&mut self, order: &Order) -> Result<LoopEvent, Error> {
+    fn result(&mut self, order: &UpdateOrder) -> Result<LoopEvent, Error> {
         Ok(LoopEvent::Trained(Box::new(self.train(order)?)))
     }
 
-    fn train(&mut self, order: &Order) -> Result<TrainedStep, Error> {
-        let PlayedStep { step, transitions, .. } = &*order.played;
-        let is_left_out = |one: &&Transition| order.left_out.iter().any(|all| all.contains(&one.key.agent));
-        let trained: Vec<&Transition> = transitions.iter().filter(|one| !is_left_out(one)).collect();
+    fn train(&mut self, order: &UpdateOrder) -> Result<TrainedStep, Error> {
+        let step = order.step;
+        let trained: Vec<&Transition> =
+            order.sources.iter().flat_map(|own| self.trained_of(own, step)).collect();
         let started = Instant::now();
         let mut tracker = self.host.progress().start(Activity::Update);
         let mut progress = |progress: UpdateProgress| tracker.update(progress.done, progress.total);
         let policies = self.training.names().join(", ");
         let span =
             tracing::info_span!(target: SPAN_TARGET, "update", step, policies, transitions = trained.len());
-        let update = span.in_scope(|| self.training.update(*step, trained, order.shuffle, &mut progress))?;
+        let update = span.in_scope(|| self.training.update(step, trained, order.shuffle, &mut progress))?;
         drop(tracker);
-        let policies = self.training.served(self.copies);
+        let policies = self.training.is_due(step).then(|| self.training.served(self.copies));
         let ended = Instant::now();
-        Ok(TrainedStep { learner: self.index, step: *step, update, policies, started, ended })
+        Ok(TrainedStep { learner: self.index, step, update, policies, started, ended })
+    }
+
+    /// Returns the transitions that the update after `step` trains on.
+    fn trained_of<'s>(&'s self, source: &'s UpdateSource, step: u64) -> impl Iterator<Item = &'s Transition> {
+        let is_left_out = |one: &Transition| source.left_out.iter().any(|all| all.contains(&one.key.agent));
+        let is_trained = move |one: &Transition| self.training.trains_on(one.policy, source.step, step);
+        source.transitions.iter().filter(move |one| !is_left_out(one) && is_trained(one))
     }
 }

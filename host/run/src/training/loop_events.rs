@@ -27,8 +27,8 @@ pub(super) struct TrainedStep {
     pub learner: usize,
     pub step: u64,
     pub update: LearnerUpdate,
-    /// Weights after the update.
-    pub policies: Vec<ServedPolicy>,
+    /// Weights after the update. `None` if it left them as they were.
+    pub policies: Option<Vec<ServedPolicy>>,
     pub started: Instant,
     pub ended: Instant,
 }

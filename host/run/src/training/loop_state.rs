@@ -1,5 +1,7 @@
 //! State of the outer loop that checkpoints keep.
 
+use std::sync::Arc;
+
 use pl_record::{LogLengths, RunFolder};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -54,7 +56,7 @@ impl From<&PlayedStep> for StepAhead {
 impl StepAhead {
     /// Reads the step's transitions from the run folder.
     pub(super) fn read(self, folder: &RunFolder) -> Result<PlayedStep, Error> {
-        let transitions = folder.read_step(self.step)?;
+        let transitions = Arc::new(folder.read_step(self.step)?);
         let StepAhead { step, metrics, failures, designs, tokens, scenarios: cursors } = self;
         Ok(PlayedStep {
             step,
@@ -69,6 +71,7 @@ impl StepAhead {
             episode_tasks: Vec::new(),
             finished: None,
             tasks: Vec::new(),
+            published: Vec::new(),
             versions: None,
         })
     }

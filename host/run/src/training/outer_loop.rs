@@ -36,9 +36,10 @@ use crate::stop_request::StopRequest;
 
 use super::TrainingRun;
 use super::barriers::{is_barrier, is_checkpoint_due};
+use super::collected_steps::CollectedSteps;
 use super::in_flight::InFlightWeights;
 use super::kept_versions::KeptVersions;
-use super::learner_threads::LearnerThreads;
+use super::learner_threads::{LearnerThreads, UpdateOrder, UpdateSource};
 use super::loop_events::{EventSender, LoopEvent, RolloutEvent, report_panic};
 use super::loop_state::{LoopState, StepAhead};
 use super::metrics_lines::{evaluation_line, step_line};
@@ -81,6 +82,7 @@ impl TrainingRun<'_> {
         if state.step == schedule.steps() {
             return Ok(RunEnding::Done);
         }
+        let collected = CollectedSteps::read(folder, schedule, state.step)?;
         let kept = KeptVersions::restored(std::mem::take(earlier), &session.trainer);
         let first = kept.first_updates(schedule.learners(), state.step);
         let schedule = &schedule.clone().without_weights_before(first);
@@ -122,6 +124,7 @@ impl TrainingRun<'_> {
             versions: session.trainer.versions(),
             cursors: played.values().last().map_or(&state.scenarios, |last| &last.cursors).clone(),
             stop: (!schedule.overlaps()).then(|| stop.clone()),
+            published: Vec::new(),
             weights: BTreeMap::new(),
             open: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -148,6 +151,7 @@ impl TrainingRun<'_> {
                 state,
                 played,
                 last_planned,
+                collected,
                 kept,
                 checkpoints,
                 handovers,
@@ -185,6 +189,8 @@ struct OuterLoop<'r> {
     played: BTreeMap<u64, Arc<PlayedStep>>,
     /// Last step that the rollout thread was asked to play.
     last_planned: u64,
+    /// Finished steps that later updates train on.
+    collected: CollectedSteps,
     /// Empty if all learners have the same staleness.
     kept: KeptVersions,
     checkpoints: Checkpoints,
@@ -288,7 +294,8 @@ impl OuterLoop<'_> {
                 Some(LoopEvent::Rollout(RolloutEvent::Stopped)) => return Ok(last),
                 Some(LoopEvent::Rollout(_)) | None => continue,
             };
-            let weights = self.keep(trained.learner, trained.step, &trained.policies);
+            let policies = trained.policies.as_deref();
+            let weights = policies.map(|policies| self.keep(trained.learner, trained.step, policies));
             let finished = pace.end(trained);
             let evaluate = finished.is_some() && self.is_evaluation_due(pace.finished());
             let until = if stop.is_requested() {
@@ -299,7 +306,12 @@ impl OuterLoop<'_> {
             } else {
                 self.schedule.steps()
             };
-            self.hand_over(&pace.updates(), vec![weights], evaluate.then(|| pace.finished()), until)?;
+            self.hand_over(
+                &pace.updates(),
+                weights.into_iter().collect(),
+                evaluate.then(|| pace.finished()),
+                until,
+            )?;
             if let Some(results) = finished {
                 let times = self.finish_step(results, &threads.names, names)?;
                 if let Some(earlier) = last.replace(times) {
@@ -336,18 +348,28 @@ impl OuterLoop<'_> {
         threads: &mut LearnerThreads<'_, '_>,
     ) -> Result<(), Error> {
         let idle = pace.idle().into_iter().filter(|(_, step)| *step <= end);
-        let ready: Vec<(usize, &Arc<PlayedStep>)> =
-            idle.filter_map(|(learner, step)| Some((learner, self.played.get(&step)?))).collect();
-        if !ready.is_empty() && !self.schedule.overlaps() {
+        let ready: Vec<(usize, u64)> = idle.filter(|(_, step)| self.played.contains_key(step)).collect();
+        let mut updated = ready.iter().filter(|(learner, step)| self.schedule.is_updated(*learner, *step));
+        if updated.next().is_some() && !self.schedule.overlaps() {
             self.host.block_on(self.router.sleep())?;
         }
-        for (learner, played) in ready {
+        for (learner, step) in ready {
             let shuffle = self.train.shuffle_rewards;
-            let shuffle = shuffle.then(|| seed::trainer(self.seed, "shuffled rewards", "", &[played.step]));
+            let shuffle = shuffle.then(|| seed::trainer(self.seed, "shuffled rewards", "", &[step]));
             pace.begin(learner);
-            threads.train(learner, played, self.rollouts.alternation.left_out(played.step), shuffle);
+            threads.train(learner, UpdateOrder { step, sources: self.sources(learner, step), shuffle });
         }
         Ok(())
+    }
+
+    /// Returns the completions of the steps that a learner's update after `step` trains on.
+    fn sources(&self, learner: usize, step: u64) -> Vec<UpdateSource> {
+        let of_step = |step: u64| {
+            let unfinished = || self.played.get(&step).map(|played| &played.transitions);
+            let transitions = Arc::clone(self.collected.get(step).or_else(unfinished)?);
+            Some(UpdateSource { step, transitions, left_out: self.rollouts.alternation.left_out(step) })
+        };
+        self.schedule.trained_steps(learner, step).filter_map(of_step).collect()
     }
 
     /// Hands the weights after the finished steps to the rollout thread, with those that a checkpoint has kept besides.
@@ -357,7 +379,7 @@ impl OuterLoop<'_> {
         let mut weights: Vec<LearnerWeights> = kept.collect();
         for (learner, training) in trainer.learners_to_train()?.iter().enumerate() {
             let policies = training.served(self.schedule.overlaps());
-            weights.push(self.keep(learner, update, &policies));
+            weights.push(self.keep(learner, self.schedule.last_update(learner, update), &policies));
         }
         let updates = vec![update; self.schedule.learners()];
         let evaluate = (update == 0 && self.is_evaluation_due(0)).then_some(0);
@@ -429,11 +451,15 @@ impl OuterLoop<'_> {
         let times = self.step_times(&played, &results, learners);
         let updates = results.into_iter().map(|result| result.trained.update);
         let mut tokens: Vec<_> = updates.flat_map(|update| update.completions).collect();
+        for (step, tokens) in self.collected.take_tokens(&mut tokens) {
+            self.folder.add_tokens(step, tokens)?;
+        }
         if !tokens.is_empty() {
             tokens.sort_by(|a, b| (&a.key, a.epoch).cmp(&(&b.key, b.epoch)));
             self.folder.write_tokens(step, &tokens)?;
         }
         self.state.step = step;
+        self.collected.finish(self.schedule, step, &played.transitions);
         self.state.scenarios.clone_from(&played.cursors);
         self.kept.drop_unused(self.schedule, step);
         let line = step_line(step, &played, &metrics);
@@ -463,18 +489,20 @@ impl OuterLoop<'_> {
         let wait = (first - free).as_secs_f64();
         let train = last.saturating_duration_since(first).as_secs_f64();
         self.trained_until = last;
+        let publish = played.published.iter().map(|(_, seconds)| seconds).sum();
+        let published = played.published.iter().map(|(end, seconds)| clock.part("publish", *end, *seconds));
         let parts = [
             played.finished.map(|finished| clock.part("play", finished, played.seconds)),
             Some(clock.part("train", last, train)),
         ];
         StepTimes {
             step: played.step,
-            seconds: StepSeconds { play: played.seconds, wait, train, evaluate: 0.0 },
+            seconds: StepSeconds { play: played.seconds, wait, train, evaluate: 0.0, publish },
             sampled_tokens: played.tokens,
             trained_tokens: results.iter().map(|result| result.trained.update.fed_tokens).sum(),
             learners: results.iter().zip(learners).map(times).collect(),
             episodes: EpisodeColumns::new(&played.episode_times, &played.episode_tasks, clock),
-            timeline: parts.into_iter().flatten().collect(),
+            timeline: published.chain(parts.into_iter().flatten()).collect(),
         }
     }
 

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use pl_dsl::workflow::{Evaluation, InFlight, Train, Workflow};
+use pl_dsl::workflow::objective::UpdateSteps;
+use pl_dsl::workflow::{Evaluation, InFlight, PolicyTraining, Train, Workflow};
 use pl_record::schedule::read_schedule;
 
 use crate::error::Error;
@@ -70,6 +71,10 @@ fn differences(workflow: &Workflow, train: &Train, other: &Workflow) -> Vec<&'st
     let staleness = |workflow: &Workflow| -> Vec<u32> {
         (0..workflow.policies.len()).map(|policy| workflow.staleness(policy)).collect()
     };
+    let updates = |workflow: &Workflow| -> Vec<Option<UpdateSteps>> {
+        let policies = workflow.policies.iter();
+        policies.map(|own| own.training.as_ref().map(PolicyTraining::update_steps)).collect()
+    };
     let evaluations = |workflow: &Workflow| -> Vec<(String, u32)> {
         let name = |own: &Evaluation| (own.name.clone(), own.every);
         workflow.evaluations.iter().map(name).collect()
@@ -79,6 +84,7 @@ fn differences(workflow: &Workflow, train: &Train, other: &Workflow) -> Vec<&'st
         ("`order`", train.order == theirs.order),
         ("`steps`", train.steps == theirs.steps),
         ("`staleness`", staleness(workflow) == staleness(other)),
+        ("`freeze`, `update_every` or `tasks_per_update`", updates(workflow) == updates(other)),
         ("`tasks_per_step`", train.tasks_per_step == theirs.tasks_per_step),
         ("`samples`", train.samples == theirs.samples),
         ("`episodes`", train.episodes == theirs.episodes),

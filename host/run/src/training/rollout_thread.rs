@@ -44,7 +44,7 @@ pub(super) struct Handover {
 pub(super) struct LearnerWeights {
     /// Position among the learners.
     pub learner: usize,
-    /// Number of updates that the weights include.
+    /// Step of the last update that the weights include.
     pub update: u64,
     pub policies: PolicyVersions,
 }
@@ -69,6 +69,8 @@ pub(super) struct RolloutThread<'r> {
     /// Request that ends the thread before it plays the next step. `None` if steps that the schedule has begun
     /// must be played, because a checkpoint needs them.
     pub stop: Option<StopRequest>,
+    /// Times in which weights were made ready since the last step was handed over: their ends and durations.
+    pub published: Vec<(Instant, f64)>,
     /// Weights that were handed over, by their learner and update.
     pub weights: BTreeMap<(usize, u64), HandedWeights>,
     pub open: BTreeMap<u64, OpenStep>,
@@ -165,7 +167,7 @@ impl RolloutThread<'_> {
             Action::Evaluate { update } => {
                 let weights = match &self.in_flight {
                     Some(in_flight) => in_flight.of_evaluation(),
-                    None => self.use_weights(&vec![update; self.schedule.learners()]).await?,
+                    None => self.use_weights(&self.schedule.updates_after(update)).await?,
                 };
                 let started = Instant::now();
                 let last = update == self.schedule.steps();
@@ -247,17 +249,19 @@ impl RolloutThread<'_> {
         Ok(StepResults::by_arrival(step, drawn.cursors, drawn.levels, results))
     }
 
-    /// Adds the versions that were used since the step before.
+    /// Adds the versions that were used since the step before, and the times in which weights were made ready.
     fn with_versions(&mut self, played: PlayedStep) -> PlayedStep {
         let versions = self.in_flight.as_mut().map(|own| own.take_record(played.step));
-        PlayedStep { versions, ..played }
+        PlayedStep { versions, published: std::mem::take(&mut self.published), ..played }
     }
 
     /// Takes over weights, and the work that they make possible.
     fn receive(&mut self, Handover { weights, evaluate, steps }: Handover) -> Result<(), Error> {
         for LearnerWeights { learner, update, policies } in weights {
             if let Some(in_flight) = &mut self.in_flight {
+                let started = Instant::now();
                 in_flight.take_over(policies)?;
+                self.published.push((Instant::now(), started.elapsed().as_secs_f64()));
                 continue;
             }
             let versions = policies.versions().to_vec();
@@ -272,14 +276,17 @@ impl RolloutThread<'_> {
         Ok(())
     }
 
-    /// Returns the weights of the learners after a number of updates each, ready to be used.
+    /// Returns the weights of the learners after an update each, ready to be used.
     async fn use_weights(&mut self, updates: &[u64]) -> Result<StepWeights, Error> {
+        let started = Instant::now();
+        let mut is_new = false;
         let mut versions = self.versions.clone();
         let (mut pinned, mut leased) = (Vec::new(), Vec::new());
         for (learner, update) in updates.iter().enumerate() {
             let Some(handed) = self.weights.remove(&(learner, *update)) else {
                 return Err(Error::Engine(GenerateError::Stopped));
             };
+            is_new |= matches!(handed.state, WeightState::New(_));
             let state = match (handed.state, &self.cluster) {
                 (WeightState::New(policies), Some(cluster)) => {
                     WeightState::Leased(cluster.store_weights(learner, *update, &policies).await?)
@@ -311,6 +318,9 @@ impl RolloutThread<'_> {
             Arc::new(team) as Arc<dyn Generate>
         });
         let leased = self.cluster.clone().map(|cluster| WeightLease { cluster, weights: leased });
+        if is_new {
+            self.published.push((Instant::now(), started.elapsed().as_secs_f64()));
+        }
         Ok(StepWeights { versions, generator, leased })
     }
 

@@ -32,7 +32,7 @@ use super::step_weights::StepWeights;
 pub(super) struct PlayedStep {
     pub step: u64,
     /// Sorted by key.
-    pub transitions: Vec<Transition>,
+    pub transitions: Arc<Vec<Transition>>,
     /// Metrics of the episodes, without timings.
     pub metrics: Map<String, Value>,
     /// Lines for `failures.jsonl`.
@@ -54,6 +54,8 @@ pub(super) struct PlayedStep {
     /// Tasks that were put together because they ended first. Empty if the tasks are those that were drawn for the step, and
     /// for a step that another process has recorded.
     pub tasks: Vec<TaskKey>,
+    /// Times in which weights were made ready since the step before: their ends and durations.
+    pub published: Vec<(Instant, f64)>,
     /// Versions that were used since the step before. `None` if episodes end with the weights that they begin with.
     pub versions: Option<RecordedVersions>,
 }

@@ -1,6 +1,7 @@
 //! Results of the tasks that an update trains on: those that were drawn for it, or those that ended first.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use pl_record::TraceFile;
@@ -98,8 +99,9 @@ impl StepResults {
                 + designs.iter().map(|design| design.designer_tokens).sum::<u64>(),
             designs,
             metrics,
-            transitions: batch.transitions,
+            transitions: Arc::new(batch.transitions),
             tasks,
+            published: Vec::new(),
             versions: None,
         })
     }

@@ -21,5 +21,6 @@ mod schedule;
 mod support;
 mod sweep;
 mod training;
+mod update_steps;
 mod vllm;
 mod vllm_process;

@@ -62,7 +62,7 @@ impl Tracker for Ignored {
 }
 
 /// Runs a workflow in a subfolder with pauses, and stops it after a step.
-fn run_with_delays(
+pub(crate) fn run_with_delays(
     workflow: &Workflow,
     name: &str,
     overrides: &[&str],

@@ -74,8 +74,8 @@ impl TrainedPolicy {
     }
 
     /// Returns true if an update of `step` (counted from 1) changes the policy.
-    pub(super) fn is_due(&self, step: u64) -> bool {
-        self.training.is_due(step)
+    pub(crate) fn is_due(&self, step: u64) -> bool {
+        self.training.update_steps().is_due(step)
     }
 
     /// Returns true if an update of `step` changes the critic and leaves the policy as it is. The warm-up is

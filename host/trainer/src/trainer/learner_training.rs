@@ -44,7 +44,19 @@ impl LearnerTraining<'_> {
         self.learner.policies().iter().map(served).collect()
     }
 
-    /// Trains on those transitions of a step that are of this learner's policies, in any order.
+    /// Returns true if an update after a step changes a policy.
+    pub fn is_due(&self, step: u64) -> bool {
+        self.learner.policies().iter().any(|policy| policy.is_due(step))
+    }
+
+    /// Returns true if the update after `step` trains on a policy's transitions of the step `played`.
+    pub fn trains_on(&self, policy: u32, played: u64, step: u64) -> bool {
+        let own = self.learner.policies().iter().find(|own| own.policy == policy as usize);
+        own.is_some_and(|own| own.training.update_steps().trained(step).contains(&played))
+    }
+
+    /// Trains on those transitions that are of this learner's policies, in any order: those of the step, and of the steps
+    /// before if the policies' updates train on several ([`LearnerTraining::trains_on`]).
     ///
     /// # Errors
     /// Nothing was changed when a transition does not fit its policy; after an error of libtorch the state is undefined,

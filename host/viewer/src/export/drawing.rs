@@ -40,7 +40,7 @@ pub(super) fn draw(events: &[Value]) -> String {
     }
     let _ = writeln!(
         text,
-        "\ndigit: step that is played or trained on · e: evaluation · .: waiting for episodes · :: waiting for other learners\n"
+        "\ndigit: step that is played or trained on · e: evaluation · w: weights that are published · .: waiting for episodes · :: waiting for other learners\n"
     );
     for row in rows.values() {
         let _ = writeln!(text, "{:width$}  {}", row.name, shares(row, end));
@@ -81,6 +81,7 @@ fn line(row: &Row, end: f64) -> String {
             Some(span) if part(span) * 2.0 >= to - from => match span.category.as_str() {
                 "generating" | "training" => span.digit,
                 "evaluating" => 'e',
+                "publishing weights" => 'w',
                 "waiting for episodes" => '.',
                 _ => ':',
             },

@@ -132,7 +132,11 @@ impl Timeline {
                 if let Some(busy_until) = rows.get_mut(row) {
                     *busy_until = end;
                 }
-                let category = if part.part == "play" { "generating" } else { "evaluating" };
+                let category = match part.part.as_str() {
+                    "play" => "generating",
+                    "publish" => "publishing weights",
+                    _ => "evaluating",
+                };
                 self.event(ROLLOUTS, row, &format!("step {}", line.step), category, (start, end));
             }
         }

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::schedule::StepSchedule;
 use crate::schedule::batches::{BatchRule, RepeatingRun};
+use pl_dsl::workflow::objective::UpdateSteps;
 use pl_types::TaskKey;
 
 /// A run to simulate. Lengths are in ticks of a virtual clock.
@@ -137,7 +138,7 @@ impl Model {
         let mut weights = Weights(BTreeSet::new());
         for learner in 0..learners.len() {
             weights.0.extend(self.schedule.earlier_updates(learner, first).map(|update| (learner, update)));
-            weights.0.insert((learner, first));
+            weights.0.insert((learner, self.schedule.last_update(learner, first)));
         }
         // Episodes in progress with their ends, and the end of the evaluation in progress.
         let mut running: Vec<(u64, usize, u64)> = Vec::new();
@@ -161,7 +162,7 @@ impl Model {
                     Action::Evaluate { update } => {
                         assert!(running.is_empty(), "an evaluation plays alone");
                         assert!(learners.iter().all(|learner| learner.trained == update));
-                        assert!(weights.have(&vec![update; learners.len()]));
+                        assert!(weights.have(&self.schedule.updates_after(update)));
                         history.evaluated.push(update);
                         evaluation_end = Some(now + 3);
                     }
@@ -249,7 +250,7 @@ impl Model {
                 to_rollouts.send(now, Message::Weights { learner: index, updates, evaluate });
             }
             while let Some(Message::Weights { learner, updates, evaluate }) = to_rollouts.receive(now) {
-                weights.0.insert((learner, updates[learner]));
+                weights.0.insert((learner, self.schedule.last_update(learner, updates[learner])));
                 if let Some(update) = evaluate {
                     admission.evaluate(update);
                 }
@@ -270,8 +271,8 @@ impl Model {
 }
 
 fn models() -> impl Strategy<Value = Model> {
-    let staleness = prop::collection::vec(0_u64..5, 1..4);
-    let numbers = (1_u64..12, staleness, 1_usize..9, any::<bool>(), any::<bool>(), 0_u64..4);
+    let learners = prop::collection::vec((0_u64..5, prop::collection::vec(update_steps(), 1..3)), 1..4);
+    let numbers = (1_u64..12, learners, 1_usize..9, any::<bool>(), any::<bool>(), 0_u64..4);
     let lists = (
         prop::collection::vec(0_usize..9, 1..5),
         // A long tail: most episodes are short.
@@ -281,15 +282,25 @@ fn models() -> impl Strategy<Value = Model> {
         prop::collection::vec(0_u64..25, 1..9),
     );
     (numbers, lists).prop_map(|(numbers, (episodes, lengths, updates, refills, transits))| {
-        let (steps, mut staleness, slots, draws_in_turn, keeps_versions, every) = numbers;
+        let (steps, learners, slots, draws_in_turn, keeps_versions, every) = numbers;
+        let (mut staleness, of_policies): (Vec<u64>, Vec<Vec<UpdateSteps>>) = learners.into_iter().unzip();
         if !keeps_versions {
             // Versions that are not kept side by side change together.
             staleness = vec![staleness[0]; staleness.len()];
         }
-        let schedule = StepSchedule::new(steps, staleness);
+        let schedule = StepSchedule::new(steps, staleness).with_updates(of_policies);
         let rules = AdmissionRules { slots, draws_in_turn, keeps_versions };
         Model { schedule, rules, episodes, lengths, updates, transits, refills, every, batches: None }
     })
+}
+
+/// Policies that are frozen at first, updated after some steps alone, or on several steps at once.
+pub(in crate::schedule) fn update_steps() -> impl Strategy<Value = UpdateSteps> {
+    let update = |(freeze, every, many): (u64, u64, bool)| {
+        let count = if many { every } else { 1 };
+        UpdateSteps { first: freeze + count, every, count }
+    };
+    (0_u64..4, 1_u64..5, any::<bool>()).prop_map(update)
 }
 
 /// Runs in which tasks are trained on in the order in which they end, with their staleness.
@@ -297,6 +308,7 @@ fn models_by_arrival() -> impl Strategy<Value = (Model, u64)> {
     (models(), 2_u64..9, 1_u32..5).prop_map(|(model, staleness, tasks)| {
         let (steps, learners) = (model.schedule.steps(), model.schedule.learners());
         let schedule = StepSchedule::by_arrival(steps, staleness, learners);
+        let schedule = schedule.with_updates(model.schedule.updates.clone());
         let batches = Some((BatchRule::Arrival { late: schedule.late() }, tasks));
         let rules = AdmissionRules { draws_in_turn: false, ..model.rules };
         (Model { schedule, rules, batches, ..model }, staleness)
@@ -401,8 +413,10 @@ proptest! {
         for RecordedBatch { step, tasks: own } in &history.batches {
             prop_assert!(own.len() == tasks as usize && own.is_sorted());
             for task in own {
-                // The weights after the updates before this one, and those that the task was played with.
-                let behind = step - 1 - history.versions[&task.step][0];
+                // Updates of the first learner before this one that the weights of the task don't have.
+                let played = history.versions[&task.step][0];
+                let is_update = |update: &u64| model.schedule.last_update(0, *update) == *update;
+                let behind = (played + 1..*step).filter(is_update).count() as u64;
                 prop_assert!(behind <= staleness, "{task} is {behind} updates behind in step {step}");
             }
         }

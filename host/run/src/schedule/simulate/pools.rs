@@ -62,6 +62,7 @@ impl PhaseCosts {
             tasks: Vec::new(),
             train: vec![0.0],
             evaluate: 0.0,
+            publish: 0.0,
         };
         let slots = (SLOTS * devices) as usize;
         let costs = RunCosts { slots, contention: 0.0, steps: vec![costs], policies: Vec::new() };
@@ -156,6 +157,7 @@ impl PhaseCosts {
             tasks: Vec::new(),
             train: train.clone(),
             evaluate: 0.0,
+            publish: 0.0,
         };
         let slots = (SLOTS * split.rollout) as usize;
         RunCosts { slots, contention: 0.0, steps: (1..=steps).map(step).collect(), policies: Vec::new() }

@@ -84,6 +84,7 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
             learners => learners.iter().map(|learner| learner.seconds).collect(),
         },
         evaluate: line.seconds.evaluate,
+        publish: line.seconds.publish,
     };
     Ok(RunCosts { slots, contention, steps: lines.into_iter().map(costs).collect(), policies })
 }

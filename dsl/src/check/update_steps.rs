@@ -1,0 +1,111 @@
+//! Checks the steps after which policies are updated.
+
+use std::collections::HashSet;
+
+use super::objective::TrainingSettings;
+use super::resolver::Resolver;
+use crate::diagnostic::DiagnosticCode;
+use crate::source::Location;
+use crate::workflow::objective::UpdateSteps;
+
+/// Settings of [`PolicyTraining`](crate::workflow::PolicyTraining) that decide when the policy is updated.
+pub(super) struct UpdateSettings {
+    pub freeze: u32,
+    pub update_every: u32,
+    pub steps_per_update: u32,
+}
+
+/// Resolves the settings of a policy. `None` if one of them is invalid, which was reported.
+pub(super) fn update_settings(settings: &TrainingSettings) -> Option<UpdateSettings> {
+    let tasks: u32 = settings.file.integer("tasks_per_step")?;
+    Some(UpdateSettings {
+        freeze: settings.integer_or_default("freeze")?,
+        update_every: settings.integer_or_default("update_every")?,
+        // Rest is reported.
+        steps_per_update: settings.integer("tasks_per_update")?.map_or(1, |own| (own / tasks.max(1)).max(1)),
+    })
+}
+
+impl Resolver<'_, '_, '_> {
+    /// Reports settings that don't fit each other or the number of steps. A setting of the file is reported once.
+    pub(super) fn update_steps(
+        &mut self,
+        name: &str,
+        settings: &TrainingSettings,
+        steps: Option<u32>,
+        seen: &mut HashSet<Location>,
+    ) {
+        let Some(own) = update_settings(settings) else { return };
+        if let Some(steps) = steps.filter(|steps| own.freeze >= *steps) {
+            self.frozen(name, settings, steps, own.freeze, seen);
+            return;
+        }
+        let Some(location) = settings.written("tasks_per_update").map(|written| written.location) else {
+            return;
+        };
+        let tasks = settings
+            .file
+            .integer::<u32>("tasks_per_step")
+            .zip(settings.integer("tasks_per_update").flatten());
+        let Some((of_step, of_update)) = tasks.filter(|_| seen.insert(location)) else { return };
+        if !of_update.is_multiple_of(of_step.max(1)) {
+            let message = format!(
+                "`tasks_per_update` is {of_update}, but an update trains on whole steps of {of_step} tasks"
+            );
+            let help = format!("set it to a multiple of {of_step}, or change `tasks_per_step`");
+            self.reports.error(DiagnosticCode::BadSetting, location, message, "").help(help);
+        } else if let (true, Some(every)) = (own.steps_per_update > 1, settings.written("update_every")) {
+            let message =
+                "`tasks_per_update` trains on several steps at once, `update_every` on one of several";
+            self.reports
+                .error(DiagnosticCode::BadSetting, location, message, "")
+                .also(every.location, "leaves the other steps out")
+                .help("remove one of them");
+        } else if let Some(steps) = steps {
+            self.steps_left(name, &own, steps, location);
+        }
+    }
+
+    /// Reports the steps after the last update.
+    fn steps_left(&mut self, name: &str, own: &UpdateSettings, steps: u32, location: Location) {
+        let count = u64::from(own.steps_per_update);
+        let last =
+            UpdateSteps { first: u64::from(own.freeze) + count, every: count, count }.last(steps.into());
+        let left = u64::from(steps) - last;
+        if last == 0 {
+            let message = format!(
+                "policy `{name}` is never updated: an update trains on {count} steps, and there are fewer"
+            );
+            self.reports
+                .error(DiagnosticCode::NothingToTrain, location, message, "")
+                .help("reduce `tasks_per_update`, or increase `steps`");
+        } else if left > 0 {
+            let message = format!(
+                "policy `{name}` is not trained on the last {left} of {steps} steps: an update trains on {count} at once"
+            );
+            self.reports
+                .warning(DiagnosticCode::StepsLeft, location, message, "")
+                .help(format!("set `steps` to {last} or {}", last + count));
+        }
+    }
+
+    /// Reports a policy that is frozen in all steps.
+    fn frozen(
+        &mut self,
+        name: &str,
+        settings: &TrainingSettings,
+        steps: u32,
+        freeze: u32,
+        seen: &mut HashSet<Location>,
+    ) {
+        let Some(written) = settings.written("freeze") else { return };
+        if seen.insert(written.location) {
+            let message = format!(
+                "policy `{name}` is never updated: `freeze` is {freeze}, but there are {steps} steps"
+            );
+            self.reports
+                .error(DiagnosticCode::NothingToTrain, written.location, message, "")
+                .help("reduce it, increase `steps`, or set `train = false` in the policy");
+        }
+    }
+}
