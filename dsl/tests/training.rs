@@ -112,18 +112,18 @@ fn a_policy_has_settings_of_its_own() {
 #[test]
 fn an_update_may_train_on_several_steps() {
     let [coder, reasoner] =
-        training("tasks_per_step = 4; steps = 30", "train { tasks_per_update = 12; freeze = 3 }", &[]);
+        training("tasks_per_step = 4", "train { tasks_per_update = 12; freeze = 2 }", &[]);
     assert_eq!((coder.steps_per_update, reasoner.steps_per_update), (3, 1));
     let steps = coder.update_steps();
     let due: Vec<u64> = (1..=12).filter(|step| steps.is_due(*step)).collect();
-    assert_eq!(due, [6, 9, 12]);
-    assert_eq!([0, 5, 6, 8, 9].map(|step| steps.last(step)), [0, 0, 6, 6, 9]);
-    assert_eq!((steps.trained(9), steps.trained(8).count()), (7..=9, 0));
-    assert_eq!([2, 5, 6, 8].map(|step| steps.first_untrained(step)), [4, 4, 7, 7]);
-    assert_eq!([3, 4, 5].map(|step| coder.trains_on(step)), [false, true, true]);
+    assert_eq!(due, [5, 8, 11]);
+    assert_eq!([0, 4, 5, 7, 8].map(|step| steps.last(step)), [0, 0, 5, 5, 8]);
+    assert_eq!((steps.trained(8), steps.trained(7).count()), (6..=8, 0));
+    assert_eq!([1, 4, 5, 7].map(|step| steps.first_untrained(step)), [3, 3, 6, 6]);
+    assert_eq!([2, 3, 4].map(|step| coder.trains_on(step)), [false, true, true]);
     // Every step after `freeze` is trained on once.
-    let trained: Vec<u64> = (1..=30).flat_map(|step| steps.trained(step)).collect();
-    assert_eq!(trained, (4..=30).collect::<Vec<_>>());
+    let trained: Vec<u64> = (1..=20).flat_map(|step| steps.trained(step)).collect();
+    assert_eq!(trained, (3..=20).collect::<Vec<_>>());
 }
 
 /// The choices that the file has written for its own algorithm are not those of the policy's.

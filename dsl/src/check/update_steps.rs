@@ -74,7 +74,7 @@ impl Resolver<'_, '_, '_> {
         let left = u64::from(steps) - last;
         if last == 0 {
             let message = format!(
-                "policy `{name}` is never updated: an update trains on {count} steps, and there are fewer"
+                "policy `{name}` is never updated: an update trains on {count} steps, and there are {steps}"
             );
             self.reports
                 .error(DiagnosticCode::NothingToTrain, location, message, "")

@@ -3,8 +3,10 @@
 use super::fence::line;
 use super::mistakes::{DesignMistake, LARGEST};
 use crate::diagnostic::reports::Reports;
+use crate::source::Location;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::parse::parse;
+use crate::syntax::tree::{Block, Entry};
 
 /// Parts that a design needs and that are free of mistakes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,16 +28,10 @@ impl SoundParts {
         // The parser knows which blocks its errors are in; text between blocks belongs to none.
         let lines: Vec<usize> =
             mistakes.iter().filter(|own| !own.is_syntax()).filter_map(DesignMistake::line).collect();
-        for (index, block) in blocks.iter().enumerate() {
-            let first = line(design, block.keyword.start);
-            let next = blocks.get(index + 1).map_or(usize::MAX, |next| line(design, next.keyword.start));
-            // Two blocks may be on one line.
-            let is_wrong = |own: &usize| *own == first || (first..next).contains(own);
-            if !block.sound
-                || !block.body.complete
-                || block.body.entries.is_empty()
-                || lines.iter().any(is_wrong)
-            {
+        for block in blocks {
+            let own = line(design, block.keyword.start)..=last_line(design, &block);
+            let is_right = block.sound && block.body.complete && !block.body.entries.is_empty();
+            if !is_right || lines.iter().any(|line| own.contains(line)) {
                 continue;
             }
             parts.agent |= block.kind == BlockKind::Agent;
@@ -43,4 +39,22 @@ impl SoundParts {
         }
         parts
     }
+}
+
+/// Returns the line that the last entry of a block ends in.
+fn last_line(design: &str, block: &Block) -> usize {
+    let end = |location: Location| match location {
+        Location::Span(span) => span.end,
+        Location::Override(_) => 0,
+    };
+    let entry_end = |entry: &Entry| match entry {
+        Entry::Setting(setting) => end(setting.value.location),
+        Entry::Nested { name, .. } => end(name.location),
+        Entry::Edge(edge) => {
+            let nodes = edge.nodes.last().map_or(0, |node| node.span.end);
+            edge.when.as_ref().map_or(nodes, |when| end(when.location))
+        }
+    };
+    let last = block.body.entries.iter().map(entry_end).max().unwrap_or(block.head.end);
+    line(design, last)
 }

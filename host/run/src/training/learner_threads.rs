@@ -34,6 +34,16 @@ pub(super) struct UpdateSource {
     pub left_out: Vec<Range<u32>>,
 }
 
+impl UpdateSource {
+    /// Returns the transitions that a learner's update after `step` trains on.
+    fn trained(&self, training: &LearnerTraining<'_>, step: u64) -> Vec<&Transition> {
+        let is_left_out = |one: &Transition| self.left_out.iter().any(|all| all.contains(&one.key.agent));
+        let is_trained =
+            |one: &&Transition| !is_left_out(one) && training.trains_on(one.policy, self.step, step);
+        self.transitions.iter().filter(is_trained).collect()
+    }
+}
+
 /// Learners, each on a thread of its own if there are several. The threads end when this is dropped, after the updates that they have begun.
 pub(super) struct LearnerThreads<'t, 'h> {
     orders: Vec<Sender<UpdateOrder>>,
@@ -134,7 +144,7 @@ impl LearnerThread<'_, '_> {
     fn train(&mut self, order: &UpdateOrder) -> Result<TrainedStep, Error> {
         let step = order.step;
         let trained: Vec<&Transition> =
-            order.sources.iter().flat_map(|own| self.trained_of(own, step)).collect();
+            order.sources.iter().flat_map(|own| own.trained(&self.training, step)).collect();
         let started = Instant::now();
         let mut tracker = self.host.progress().start(Activity::Update);
         let mut progress = |progress: UpdateProgress| tracker.update(progress.done, progress.total);
@@ -146,12 +156,5 @@ impl LearnerThread<'_, '_> {
         let policies = self.training.is_due(step).then(|| self.training.served(self.copies));
         let ended = Instant::now();
         Ok(TrainedStep { learner: self.index, step, update, policies, started, ended })
-    }
-
-    /// Returns the transitions that the update after `step` trains on.
-    fn trained_of<'s>(&'s self, source: &'s UpdateSource, step: u64) -> impl Iterator<Item = &'s Transition> {
-        let is_left_out = |one: &Transition| source.left_out.iter().any(|all| all.contains(&one.key.agent));
-        let is_trained = move |one: &Transition| self.training.trains_on(one.policy, source.step, step);
-        source.transitions.iter().filter(move |one| !is_left_out(one) && is_trained(one))
     }
 }

@@ -138,6 +138,20 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// Checks that all files are there as they were written.
+    pub(super) fn check_files(&self, checkpoint: &Path) -> Result<(), Error> {
+        for (name, digest) in &self.files {
+            let path = checkpoint.join(name);
+            if !path.is_file() {
+                return Err(damaged(&path, "is missing"));
+            }
+            if FileDigest::for_file(&path)? != *digest {
+                return Err(damaged(&path, "was truncated or changed"));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn score(&self) -> Option<EvaluationScore> {
         let evaluation = self.scored_by.clone().unwrap_or_default();
         self.score.map(|value| EvaluationScore { evaluation, value })

@@ -1,6 +1,6 @@
 //! Saving and restoring the state of all learners.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,11 +11,11 @@ use tch::Device;
 
 use super::earlier::EarlierVersion;
 use super::files::io_error;
-use super::manifest::{EvaluationScore, FileDigest, Manifest, SavedPolicy, damaged};
+use super::manifest::{EvaluationScore, Manifest, SavedPolicy};
 use super::tensors::{VALUE_HEAD, read_tensors, restore_tensors, write_tensors};
 use crate::critic::{Critic, CriticModel};
 use crate::error::Error;
-use crate::learner::TrainedPolicy;
+use crate::learner::{Learner, TrainedPolicy};
 use crate::trainer::Trainer;
 
 const POLICIES: &str = "policies";
@@ -43,24 +43,27 @@ impl Trainer {
     /// # Errors
     /// If a folder cannot be written.
     pub fn export(&self, folder: &Path) -> Result<(), Error> {
-        for learner in self.learners() {
-            for policy in learner.policies() {
-                let path = folder.join(&policy.name);
-                let result = match &policy.adapter {
-                    Some(adapter) => adapter.save(&path),
-                    None => {
-                        let model = self.model_for(policy.policy);
-                        let (tokenizer, template) = (&model.tokenizer, &model.template);
-                        let base = learner.base();
-                        let weights = base.masters().unwrap_or(base.working());
-                        weights.save_folder(&path, learner.config(), tokenizer, template, Dtype::F32)
-                    }
-                };
-                result.map_err(Error::model(&policy.name))?;
-                if let Some(critic) = &policy.critic {
-                    write_tensors(&path.join(VALUE_HEAD), critic.head_parameters())?;
-                    self.export_network(policy, critic, &path.join(CRITIC))?;
+        self.learners().iter().try_for_each(|learner| self.export_learner(learner, folder))
+    }
+
+    /// Writes the policies of a learner.
+    fn export_learner(&self, learner: &Learner, folder: &Path) -> Result<(), Error> {
+        for policy in learner.policies() {
+            let path = folder.join(&policy.name);
+            let result = match &policy.adapter {
+                Some(adapter) => adapter.save(&path),
+                None => {
+                    let model = self.model_for(policy.policy);
+                    let (tokenizer, template) = (&model.tokenizer, &model.template);
+                    let base = learner.base();
+                    let weights = base.masters().unwrap_or(base.working());
+                    weights.save_folder(&path, learner.config(), tokenizer, template, Dtype::F32)
                 }
+            };
+            result.map_err(Error::model(&policy.name))?;
+            if let Some(critic) = &policy.critic {
+                write_tensors(&path.join(VALUE_HEAD), critic.head_parameters())?;
+                self.export_network(policy, critic, &path.join(CRITIC))?;
             }
         }
         Ok(())
@@ -90,76 +93,10 @@ impl Trainer {
     /// checked before anything is changed.
     pub fn load(&mut self, checkpoint: &Path) -> Result<RestoredCheckpoint, Error> {
         let manifest = Manifest::read(checkpoint)?;
-        for (name, digest) in &manifest.files {
-            let path = checkpoint.join(name);
-            if !path.is_file() {
-                return Err(damaged(&path, "is missing"));
-            }
-            if FileDigest::for_file(&path)? != *digest {
-                return Err(damaged(&path, "was truncated or changed"));
-            }
-        }
-        let mut saved: BTreeSet<&str> = manifest.policies.iter().map(|saved| saved.name.as_str()).collect();
-        for policy in self.learners().iter().flat_map(|learner| learner.policies()) {
-            if !saved.remove(policy.name.as_str()) {
-                let problem = format!(
-                    "it contains no policy `{}`; resume with the workflow that wrote it",
-                    policy.name
-                );
-                return Err(Error::Checkpoint { path: checkpoint.to_path_buf(), problem });
-            }
-        }
-        if let Some(name) = saved.first() {
-            let problem = format!(
-                "it contains a policy `{name}` that the workflow does not train; resume with the workflow that wrote it"
-            );
-            return Err(Error::Checkpoint { path: checkpoint.to_path_buf(), problem });
-        }
-        for policy in self.learners().iter().flat_map(|learner| learner.policies()) {
-            let saved = manifest.policies.iter().find(|saved| saved.name == policy.name);
-            let has_critic = saved.is_some_and(|saved| saved.critic_steps.is_some());
-            if has_critic != policy.critic.is_some() {
-                let has = if has_critic { "a" } else { "no" };
-                let problem = format!(
-                    "its policy `{}` has {has} critic, unlike that of the workflow; resume with the workflow that wrote it",
-                    policy.name
-                );
-                return Err(Error::Checkpoint { path: checkpoint.to_path_buf(), problem });
-            }
-        }
+        manifest.check_files(checkpoint)?;
+        check_policies(checkpoint, &manifest, self.learners())?;
         for learner in self.learners_mut() {
-            let config = learner.config().clone();
-            for policy in learner.policies_mut() {
-                let path = checkpoint.join(POLICIES).join(&policy.name);
-                let parameters = match &policy.adapter {
-                    Some(_) => Adapter::load(&path, &config).map(|adapter| adapter.parameters()),
-                    None => {
-                        Model::load(&path, Device::Cpu, Dtype::F32).map(|model| model.weights.parameters())
-                    }
-                }
-                .map_err(Error::model(&policy.name))?;
-                let own = policy.optimizer.parameters();
-                let own = own.map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect();
-                restore_tensors(&path, own, parameters)?;
-                if let Some(critic) = &policy.critic {
-                    restore_network(&policy.name, critic, &path.join(CRITIC), &config)?;
-                    let path = path.join(VALUE_HEAD);
-                    restore_tensors(&path, critic.head_parameters(), read_tensors(&path)?)?;
-                    let path = critic_optimizer_path(checkpoint, policy);
-                    restore_tensors(&path, critic.optimizer.state(), read_tensors(&path)?)?;
-                }
-                let path = optimizer_path(checkpoint, policy);
-                restore_tensors(&path, policy.optimizer.state(), read_tensors(&path)?)?;
-                if let Some(saved) = manifest.policies.iter().find(|saved| saved.name == policy.name) {
-                    policy.version = saved.version;
-                    policy.optimizer.set_steps(saved.optimizer_steps);
-                    policy.state.clone_from(&saved.objective);
-                    if let (Some(critic), Some(steps)) = (&mut policy.critic, saved.critic_steps) {
-                        critic.optimizer.set_steps(steps);
-                    }
-                }
-            }
-            learner.base().publish().map_err(Error::model(&learner.names()))?;
+            restore_learner(checkpoint, &manifest, learner)?;
         }
         let score = manifest.score();
         let Manifest { step, state, .. } = manifest;
@@ -176,15 +113,49 @@ impl Trainer {
         cards: &BTreeMap<String, String>,
         earlier: &[EarlierVersion],
     ) -> Result<(), Error> {
-        self.export(&folder.join(POLICIES))?;
-        let optimizers = folder.join(OPTIMIZERS);
-        fs::create_dir_all(&optimizers).map_err(io_error(&optimizers, "create the folder"))?;
-        let mut policies = Vec::new();
+        let policies = self.write_learners(self.learners(), folder)?;
         for policy in self.learners().iter().flat_map(|learner| learner.policies()) {
             if let Some(card) = cards.get(&policy.name) {
                 let path = folder.join(POLICIES).join(&policy.name).join(CARD);
                 fs::write(&path, card).map_err(io_error(&path, "write the file"))?;
             }
+        }
+        let earlier = self.write_earlier(folder, earlier)?;
+        Manifest::for_folder(folder, step, score, policies, earlier, state.clone())?.write(folder)
+    }
+
+    /// Writes the state of one learner into a new folder, in the form of a checkpoint of its policies alone.
+    ///
+    /// # Errors
+    /// If there is no such learner, or a file operation fails.
+    pub fn save_learner(&self, folder: &Path, learner: usize, step: u64) -> Result<(), Error> {
+        let own = self.learners().get(learner).ok_or_else(|| no_learner(folder, learner))?;
+        let policies = self.write_learners(std::slice::from_ref(own), folder)?;
+        Manifest::for_folder(folder, step, None, policies, Vec::new(), Value::Null)?.write(folder)
+    }
+
+    /// Restores one learner from what [`Trainer::save_learner`] has written. Returns the step.
+    ///
+    /// # Errors
+    /// If the folder was changed, or is of other policies.
+    pub fn load_learner(&mut self, folder: &Path, learner: usize) -> Result<u64, Error> {
+        let manifest = Manifest::read(folder)?;
+        manifest.check_files(folder)?;
+        let own = self.learners_mut().get_mut(learner).ok_or_else(|| no_learner(folder, learner))?;
+        check_policies(folder, &manifest, std::slice::from_ref(own))?;
+        restore_learner(folder, &manifest, own)?;
+        Ok(manifest.step)
+    }
+
+    /// Writes the policies and optimisers of learners. Returns the entries of the manifest.
+    fn write_learners(&self, learners: &[Learner], folder: &Path) -> Result<Vec<SavedPolicy>, Error> {
+        for learner in learners {
+            self.export_learner(learner, &folder.join(POLICIES))?;
+        }
+        let optimizers = folder.join(OPTIMIZERS);
+        fs::create_dir_all(&optimizers).map_err(io_error(&optimizers, "create the folder"))?;
+        let mut policies = Vec::new();
+        for policy in learners.iter().flat_map(|learner| learner.policies()) {
             write_tensors(&optimizer_path(folder, policy), policy.optimizer.state())?;
             if let Some(critic) = &policy.critic {
                 write_tensors(&critic_optimizer_path(folder, policy), critic.optimizer.state())?;
@@ -197,9 +168,75 @@ impl Trainer {
                 critic_steps: policy.critic.as_ref().map(|critic| critic.optimizer.steps()),
             });
         }
-        let earlier = self.write_earlier(folder, earlier)?;
-        Manifest::for_folder(folder, step, score, policies, earlier, state.clone())?.write(folder)
+        Ok(policies)
     }
+}
+
+fn no_learner(folder: &Path, learner: usize) -> Error {
+    let problem = format!("the workflow has no learner {learner}");
+    Error::Checkpoint { path: folder.to_path_buf(), problem }
+}
+
+/// Checks that a checkpoint has the policies of learners, with their critics, and no others.
+fn check_policies(checkpoint: &Path, manifest: &Manifest, learners: &[Learner]) -> Result<(), Error> {
+    let differs = |problem: String| {
+        let problem = format!("{problem}; resume with the workflow that wrote it");
+        Err(Error::Checkpoint { path: checkpoint.to_path_buf(), problem })
+    };
+    let mut saved: BTreeMap<&str, &SavedPolicy> =
+        manifest.policies.iter().map(|saved| (saved.name.as_str(), saved)).collect();
+    let mut critics = Vec::new();
+    for policy in learners.iter().flat_map(|learner| learner.policies()) {
+        match saved.remove(policy.name.as_str()) {
+            Some(own) => critics.push((policy, own.critic_steps.is_some())),
+            None => return differs(format!("it contains no policy `{}`", policy.name)),
+        }
+    }
+    if let Some(name) = saved.keys().next() {
+        return differs(format!("it contains a policy `{name}` that the workflow does not train"));
+    }
+    for (policy, has_critic) in critics {
+        if has_critic != policy.critic.is_some() {
+            let has = if has_critic { "a" } else { "no" };
+            let name = &policy.name;
+            return differs(format!("its policy `{name}` has {has} critic, unlike that of the workflow"));
+        }
+    }
+    Ok(())
+}
+
+/// Restores weights, optimisers and versions of a learner.
+fn restore_learner(checkpoint: &Path, manifest: &Manifest, learner: &mut Learner) -> Result<(), Error> {
+    let config = learner.config().clone();
+    for policy in learner.policies_mut() {
+        let path = checkpoint.join(POLICIES).join(&policy.name);
+        let parameters = match &policy.adapter {
+            Some(_) => Adapter::load(&path, &config).map(|adapter| adapter.parameters()),
+            None => Model::load(&path, Device::Cpu, Dtype::F32).map(|model| model.weights.parameters()),
+        }
+        .map_err(Error::model(&policy.name))?;
+        let own = policy.optimizer.parameters();
+        let own = own.map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect();
+        restore_tensors(&path, own, parameters)?;
+        if let Some(critic) = &policy.critic {
+            restore_network(&policy.name, critic, &path.join(CRITIC), &config)?;
+            let path = path.join(VALUE_HEAD);
+            restore_tensors(&path, critic.head_parameters(), read_tensors(&path)?)?;
+            let path = critic_optimizer_path(checkpoint, policy);
+            restore_tensors(&path, critic.optimizer.state(), read_tensors(&path)?)?;
+        }
+        let path = optimizer_path(checkpoint, policy);
+        restore_tensors(&path, policy.optimizer.state(), read_tensors(&path)?)?;
+        if let Some(saved) = manifest.policies.iter().find(|saved| saved.name == policy.name) {
+            policy.version = saved.version;
+            policy.optimizer.set_steps(saved.optimizer_steps);
+            policy.state.clone_from(&saved.objective);
+            if let (Some(critic), Some(steps)) = (&mut policy.critic, saved.critic_steps) {
+                critic.optimizer.set_steps(steps);
+            }
+        }
+    }
+    learner.base().publish().map_err(Error::model(&learner.names()))
 }
 
 /// Restores the adapter or model that a policy's critic has of its own. `config` is that of the policy's model.
