@@ -47,7 +47,8 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Differences from `other`, one line each, for a person who resumes the run.
+    /// Returns the differences of `other`, the inputs now, one line each for a person who resumes the run. What has been
+    /// added since is a difference too.
     pub fn differences(&self, other: &Lock) -> Vec<String> {
         let mut lines = Vec::new();
         let mut compare = |name: &str, ours: &str, theirs: &str| {
@@ -71,6 +72,9 @@ impl Lock {
             for (name, hash) in ours {
                 let now = theirs.get(name).map_or("missing", String::as_str);
                 compare(&format!("{kind} {name}"), hash, now);
+            }
+            for (name, hash) in theirs.iter().filter(|(name, _)| !ours.contains_key(*name)) {
+                compare(&format!("{kind} {name}"), "none", hash);
             }
         }
         lines
@@ -126,6 +130,49 @@ mod tests {
         assert_eq!(write("b/c", "2"), second);
         fs::rename(folder.path().join("a"), folder.path().join("d")).unwrap();
         assert_ne!(hash_folder(folder.path()).unwrap(), second);
+    }
+
+    #[test]
+    fn what_was_added_or_removed_or_changed_is_a_difference() {
+        let lock = |grants: &[(&str, &str)]| Lock {
+            version: "0.1.0".to_owned(),
+            contract: "0.1".to_owned(),
+            seed: 1,
+            date: None,
+            device: "cpu".to_owned(),
+            threads: 2,
+            plugins: BTreeMap::new(),
+            grants: grants.iter().map(|(name, hash)| ((*name).to_owned(), (*hash).to_owned())).collect(),
+            models: BTreeMap::new(),
+            dtypes: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            data: BTreeMap::new(),
+            permissions: BTreeSet::new(),
+        };
+        let (none, read) = (lock(&[]), lock(&[("web read /docs", "aa")]));
+        let both = lock(&[("web read /docs", "aa"), ("web http api.example.org", "open")]);
+        assert!(read.differences(&read).is_empty());
+        assert_eq!(none.differences(&read), ["grant web read /docs: the run began with none, now it is aa"]);
+        assert_eq!(
+            read.differences(&none),
+            ["grant web read /docs: the run began with aa, now it is missing"]
+        );
+        assert_eq!(
+            read.differences(&both),
+            ["grant web http api.example.org: the run began with none, now it is open"]
+        );
+        // Of the other inputs likewise.
+        let names = || BTreeMap::from([("new".to_owned(), "bb".to_owned())]);
+        let more = Lock {
+            plugins: names(),
+            models: names(),
+            dtypes: names(),
+            starts: names(),
+            data: names(),
+            ..read.clone()
+        };
+        assert_eq!(read.differences(&more).len(), 5);
+        assert_eq!(more.differences(&read).len(), 5);
     }
 
     /// Locks of existing runs hold such hashes.
