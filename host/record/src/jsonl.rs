@@ -109,6 +109,44 @@ mod tests {
         assert_eq!(read_jsonl::<i32>(&path).unwrap(), [1, 3]);
     }
 
+    /// Ends that a kill or a power loss leaves after the checkpoint. Without cutting them off, the log can't be read after the
+    /// next line.
+    #[test]
+    fn damaged_ends_are_cut_off() {
+        for damage in ["{\"torn\":", "2", "\0\0\0\0\0\0\0\0", "2\r\n{", "2\n\0\0\0"] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("metrics.jsonl");
+            let mut log = AppendLog::open(&path, 0).unwrap();
+            log.append(&1).unwrap();
+            let kept = log.sync().unwrap();
+            drop(log);
+            let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+            file.write_all(damage.as_bytes()).unwrap();
+            // The control: a log that just goes on.
+            let mut log = AppendLog::open(&path, path.metadata().unwrap().len()).unwrap();
+            log.append(&3).unwrap();
+            let read = read_jsonl::<i32>(&path);
+            assert!(read.as_ref().map_or(true, |lines| *lines != [1, 3]), "{damage:?}: {read:?}");
+            drop(log);
+            let mut log = AppendLog::open(&path, kept).unwrap();
+            log.append(&3).unwrap();
+            assert_eq!(read_jsonl::<i32>(&path).unwrap(), [1, 3], "{damage:?}");
+        }
+    }
+
+    /// Damage before the checkpoint, which no cut repairs.
+    #[test]
+    fn holes_before_the_checkpoint_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        for (text, line) in [("1\n\0\0\n3\n", 2), ("{\n2\n3\n", 1), ("1\r\n2\r\n3 4\r\n", 3)] {
+            std::fs::write(&path, text).unwrap();
+            drop(AppendLog::open(&path, text.len() as u64).unwrap());
+            let message = read_jsonl::<i32>(&path).unwrap_err().to_string();
+            assert!(message.contains(&format!("metrics.jsonl:{line}:")), "{text:?}: {message}");
+        }
+    }
+
     #[test]
     fn a_file_shorter_than_its_checkpoint_is_refused() {
         let folder = tempfile::tempdir().unwrap();

@@ -24,7 +24,12 @@ impl Tally {
 
     /// Returns the share of tests that held, 0 to 1 for any two numbers.
     pub fn share(self) -> f64 {
-        f64::from(self.held.min(self.total)) / f64::from(self.total.max(1))
+        self.quotient().min(1.0)
+    }
+
+    /// Returns the number of tests that held by that of all, whatever they are.
+    fn quotient(self) -> f64 {
+        f64::from(self.held) / f64::from(self.total.max(1))
     }
 }
 
@@ -92,6 +97,19 @@ mod tests {
         assert_eq!(Tally::default().share(), 0.0);
         assert_eq!(Tally { held: 1000, total: 1 }.share(), 1.0);
         assert!(!Tally { held: 1000, total: 1 }.passed());
+    }
+
+    /// The control of tests of impossible numbers: reports are read with any, and these would pay a thousand.
+    #[test]
+    fn a_forged_report_would_pay_a_thousand() {
+        let line = "{\"total\":1,\"held\":1000,\"failure\":null}";
+        let cheat = include_str!("../tests/cheats/printed_verdict.py");
+        assert!(cheat.contains(line), "a program prints it");
+        let report = crate::judge::read(&pl_sdk::services::testing::printed(line)).unwrap();
+        let crate::judge::Report::Decided { total, held, .. } = report else { panic!("{report:?}") };
+        let tally = Tally { held, total };
+        assert_eq!(tally.quotient(), 1000.0);
+        assert_eq!((tally.share(), tally.passed()), (1.0, false));
     }
 
     #[test]
