@@ -20,6 +20,12 @@ pub enum Requirement {
     Toolchains,
     /// `DOCKER`: a Docker engine that tests can start, which needs root, and OpenSSL's program (`.ci/engine`).
     Docker,
+    /// `RUNSC`: gVisor's `runsc` on the `PATH`, able to run containers of the engine that tests start.
+    Runsc,
+    /// `CGROUPS_V1`: hierarchies of version 1 with the controllers memory, pids and cpu, which root can create groups in.
+    CgroupsV1,
+    /// `CGROUPS_V2`: a hierarchy of version 2 with these controllers.
+    CgroupsV2,
     /// `DATA`: the data sets, in [`data_folder`].
     Data,
     /// `MODEL`: SmolLM2 in the cache (`cargo xtask setup` fetches it).
@@ -73,6 +79,9 @@ impl Requirement {
         match self {
             Self::Toolchains => "PL_HOST_NEEDS_TOOLCHAINS",
             Self::Docker => "PL_HOST_NEEDS_DOCKER",
+            Self::Runsc => "PL_HOST_NEEDS_RUNSC",
+            Self::CgroupsV1 => "PL_HOST_NEEDS_CGROUPS_V1",
+            Self::CgroupsV2 => "PL_HOST_NEEDS_CGROUPS_V2",
             Self::Data => "PL_HOST_NEEDS_DATA",
             Self::Model => "PL_HOST_NEEDS_MODEL",
             Self::Tokenizers => "PL_HOST_NEEDS_TOKENIZERS",

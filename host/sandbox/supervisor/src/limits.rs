@@ -90,6 +90,9 @@ fn within(name: &'static str, text: Option<String>, check: impl Fn(&str) -> Opti
 }
 
 #[cfg(test)]
+mod kernel_tests;
+
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 

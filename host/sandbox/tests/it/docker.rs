@@ -257,7 +257,7 @@ async fn a_kernel_of_its_own_runs_jobs(engine: &TestEngine) {
     let settings = DockerSettings { runtime: Some("gvisor".to_owned()), ..engine.settings() };
     let probe = ["run", "--rm", "--network=none", "--runtime=gvisor", engine::IMAGE, "echo", "runs"];
     if !engine::on_path("runsc") || engine.docker(&probe) != "runs" {
-        eprintln!("skipped: runsc runs no containers here");
+        pl_testing::skip_or_fail(pl_testing::Requirement::Runsc, "runsc runs no containers here");
         return;
     }
     let workers = start(settings).await;
