@@ -95,6 +95,13 @@ impl Nats {
         Process::start(&mut self.worker_command(name))
     }
 
+    /// Starts a process that trains a policy.
+    fn learner(&self, policy: &str) -> Process {
+        let mut command = pl_host();
+        command.args(["learner", "--nats", &self.url(), "--device", "cpu", "--policy", policy]);
+        Process::start(command.args(["--name", &format!("learner-{policy}")]))
+    }
+
     /// Returns the command of a run whose leases are short, so that those of a dead worker are soon played by another.
     fn run(&self, file: &Path, out: &Path, settings: &[&str]) -> Command {
         let mut command = run(file, out, settings);
@@ -163,6 +170,83 @@ fn adapters_ahead_of_updates() {
 #[test]
 fn whole_models_ahead_of_updates() {
     same_bits("letters/flat-l3.mas", &["--set", "train.schedule=async"]);
+}
+
+/// Runs with learners in processes of their own.
+fn same_bits_with_learners(name: &str, learners: &[&str], settings: &[&str]) {
+    let Some(nats) = Nats::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = scenario(name);
+    let reference = one_process(folder.path(), &file, settings);
+    let _worker = nats.worker("one");
+    let _learners: Vec<Process> = learners.iter().map(|policy| nats.learner(policy)).collect();
+    let out = folder.path().join("learners");
+    succeed(nats.run(&file, &out, settings).args(["--learners", &learners.join(",")]));
+    assert_equal_runs(&reference, &out, name);
+}
+
+#[test]
+fn adapters_that_another_process_trains() {
+    let settings = ["train.algorithm=ppo", "first.critic.on=adapter", "first.critic.rank=4", "train.kl=0.05"];
+    same_bits_with_learners("letters/tree-l2.mas", &["first"], &settings.map(|own| ["--set", own]).concat());
+}
+
+/// One model is trained here, the other in a process of its own, on two steps at once.
+#[test]
+fn a_whole_model_that_another_process_trains() {
+    let settings = ["train.schedule=async", "second.train.tasks_per_update=6"];
+    same_bits_with_learners("letters/flat-l3.mas", &["second"], &settings.map(|own| ["--set", own]).concat());
+}
+
+/// A learner that is killed between two checkpoints does the updates since the last one again, and so does one that takes over
+/// from it; a coordinator that is killed goes back to its checkpoint, and the learners with it.
+#[test]
+fn learners_and_coordinators_that_are_killed_continue() {
+    let Some(mut nats) = Nats::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = scenario("letters/flat-l3.mas");
+    let settings = ["--set", "train.checkpoint_every=3"];
+    let reference = one_process(folder.path(), &file, &settings);
+    let _worker = nats.worker("one");
+    let (mut first, mut second) = (nats.learner("first"), nats.learner("second"));
+    let out = folder.path().join("learners");
+    let learners = ["--learners", "first,second"];
+    let mut child = Process::start(nats.run(&file, &out, &settings).args(learners));
+    await_step(&out, 2);
+    second.kill();
+    second = nats.learner("second");
+    await_step(&out, 3);
+    child.kill();
+    child = Process::start(nats.resume(&out).args(learners));
+    await_step(&out, 5);
+    first.kill();
+    first = nats.learner("first");
+    nats.restart();
+    ends(child);
+    assert_equal_runs(&reference, &out, "learners and the coordinator were killed");
+    drop((first, second));
+}
+
+#[test]
+fn learners_of_no_policy_are_refused() {
+    let Some(nats) = Nats::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (scenario("letters/flat-l3.mas"), folder.path().join("run"));
+    let mut command = nats.run(&file, &out, &["--learners", "third"]);
+    let message = stderr(&command.output().unwrap());
+    assert!(message.contains("no learner trains policy `third`"), "{message}");
+    assert!(message.contains("first, second"), "{message}");
+    let out = folder.path().join("other");
+    let _run = Process::start(nats.run(&file, &out, &[]).args(["--learners", "second"]));
+    await_that("the run is listed", || {
+        let mut status = pl_host();
+        status.args(["cluster", "status", "--json", "--nats", &nats.url()]);
+        status.output().is_ok_and(|output| stdout(&output).contains("\"learners\":[{"))
+    });
+    let mut learner = pl_host();
+    learner.args(["learner", "--nats", &nats.url(), "--device", "cpu", "--policy", "first"]);
+    let message = stderr(&learner.output().unwrap());
+    assert!(message.contains("no learner for policy `first`") && message.contains("second"), "{message}");
 }
 
 #[test]
@@ -235,7 +319,7 @@ fn a_local_cluster_starts_all_of_it_and_ends_it() {
     let file = scenario("letters/tree-l2.mas");
     let reference = one_process(folder.path(), &file, &[]);
     let out = folder.path().join("local");
-    let mut local = run(&file, &out, &["--local-cluster", "2"]);
+    let mut local = run(&file, &out, &["--local-cluster", "2", "--learners", "first"]);
     succeed(&mut local);
     assert_equal_runs(&reference, &out, "a local cluster");
     let is_left = || {

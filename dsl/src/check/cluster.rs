@@ -48,9 +48,27 @@ impl Resolver<'_, '_, '_> {
             credentials: own.text("credentials").map(str::to_owned),
             token_variable: self.variable(&own, "token_variable")?,
             authorities: own.text("authorities").map(str::to_owned),
+            learners: self.learners(&own, policies)?,
             lease: own.duration("lease")?,
             nats: nats?,
         }))
+    }
+
+    /// Returns the policies that other processes train. One that nobody trains is reported.
+    fn learners(&mut self, own: &BlockSettings, policies: &[ResolvedPolicy]) -> Option<Vec<String>> {
+        let Some((names, location)) = own.words("learners").zip(own.location("learners")) else {
+            return own.location("learners").is_none().then(Vec::new);
+        };
+        let trained = || policies.iter().filter_map(|one| one.policy.as_ref()).filter(|policy| policy.train);
+        let Some(name) = names.iter().find(|name| !trained().any(|policy| policy.name == **name)) else {
+            return Some(names);
+        };
+        let message = format!("no policy `{name}` is trained");
+        let known = trained().map(|policy| format!("`{}`", policy.name)).collect::<Vec<_>>().join(", ");
+        self.reports
+            .error(DiagnosticCode::UnknownName, location, message, "")
+            .help(format!("the trained policies are {known}"));
+        None
     }
 
     /// Returns the addresses of the servers. Each invalid one is reported.

@@ -260,6 +260,14 @@ pub(super) const RUN: &[Setting] = &[
     ),
     setting(
         B::Cluster,
+        "learners",
+        SettingKind::PolicyNames,
+        DefaultValue::Absent("all policies are trained by `run`"),
+        "Policies that `pl-host learner` trains, in a process of its own on any machine. Adapters on one model share a \
+         learner, so the name of one stands for all of them.",
+    ),
+    setting(
+        B::Cluster,
         "lease",
         SettingKind::Duration { min: seconds(1), max: seconds(86_400) },
         DefaultValue::Duration(seconds(30)),

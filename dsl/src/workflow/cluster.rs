@@ -19,6 +19,9 @@ pub struct Cluster {
     /// File with the certificates of authorities that vouch for the servers, relative to the workflow file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorities: Option<String>,
+    /// Policies whose learners are processes of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub learners: Vec<String>,
     /// Time after which the tasks of a worker that is gone are played by another.
     pub lease: Duration,
 }

@@ -23,7 +23,7 @@ use pl_run::Permissions;
 
 use crate::exit::CommandError;
 
-use self::cluster::{ClusterCommand, WorkerArgs};
+use self::cluster::{ClusterCommand, LearnerArgs, WorkerArgs};
 use self::data::DataCommand;
 use self::design::{DesignArgs, DesignsArgs};
 use self::permissions::PermissionArgs;
@@ -64,6 +64,8 @@ pub enum Command {
     Run(RunArgs),
     /// Play the episodes of runs that other machines coordinate (`pl-host run --nats URL`)
     Worker(WorkerArgs),
+    /// Train policies of runs that other machines coordinate (`pl-host run --nats URL --learners POLICY`)
+    Learner(LearnerArgs),
     /// Look at runs on several machines
     Cluster {
         #[command(subcommand)]
@@ -148,6 +150,7 @@ impl Command {
             | Command::Grade(GradeArgs { source, .. }) => &source.permissions,
             Command::Run(RunArgs { permissions, .. })
             | Command::Worker(WorkerArgs { permissions, .. })
+            | Command::Learner(LearnerArgs { permissions, .. })
             | Command::Serve(ServeArgs { permissions, .. })
             | Command::View(ViewArgs { permissions, .. })
             | Command::Replay(ReplayArgs { permissions, .. })

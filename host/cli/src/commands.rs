@@ -15,6 +15,7 @@ pub mod export;
 pub mod fmt;
 pub mod grade;
 pub mod graph;
+pub mod learner;
 pub mod lsp;
 pub mod man;
 pub mod model;

@@ -61,6 +61,7 @@ fn run(command: &Command, embedded: Embedded, terminal: &Arc<Terminal>) -> Comma
         Command::Graph(options) => commands::graph::run(&app()?, options),
         Command::Run(options) => commands::run::run(&app()?, options),
         Command::Worker(options) => commands::worker::run(&app()?, options),
+        Command::Learner(options) => commands::learner::run(&app()?, options),
         Command::Cluster { command } => commands::cluster::run(app, command),
         Command::Design(options) => commands::design::run(&app()?, options),
         Command::Designs(options) => commands::designs::run(options),

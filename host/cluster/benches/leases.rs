@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pl_cluster::{
-    Connection, Coordinator, CoordinatorOptions, Lease, Next, Role, ServerAddress, ServerConfig, WeightsRef,
-    Worker,
+    Connection, Coordinator, CoordinatorOptions, Lease, LeaseQueue, Next, Role, ServerAddress, ServerConfig,
+    WeightsRef, Worker,
 };
 use tokio::task::JoinSet;
 
@@ -118,7 +118,10 @@ async fn work(workers: usize) {
             (connections[number % connections.len()].clone(), Arc::clone(&joining));
         joins.spawn(async move {
             let _turn = joining.acquire_owned().await.unwrap();
-            (Worker::join(&connection, "bench", &format!("w{number}")).await.unwrap(), fetched)
+            (
+                Worker::join(&connection, "bench", LeaseQueue::Workers, &format!("w{number}")).await.unwrap(),
+                fetched,
+            )
         });
     }
     let joined = joins.join_all().await;
@@ -150,7 +153,8 @@ async fn work(workers: usize) {
 async fn measure(workers: usize, tasks: usize, synchronous: bool) {
     let server = Server::start(synchronous);
     let connection = connect(&server.url(), &server.credentials(Role::Coordinator), Role::Coordinator).await;
-    let options = CoordinatorOptions { run: "bench".into(), lease: Duration::from_secs(30) };
+    let options =
+        CoordinatorOptions { run: "bench".into(), lease: Duration::from_secs(30), learners: Vec::new() };
     let coordinator = Arc::new(Coordinator::start(&connection, &options).await.unwrap());
     coordinator.open_to_workers("0", b"", Vec::new()).await.unwrap();
     let started = Instant::now();
@@ -206,7 +210,8 @@ async fn play(coordinator: &Arc<Coordinator>, step: u64, tasks: usize, hash: &st
         body[..8].copy_from_slice(&(number as u64).to_le_bytes());
         body[8..16].copy_from_slice(&step.to_le_bytes());
         let weights = vec![WeightsRef { learner: 0, update: 0, hash: hash.to_owned() }];
-        let lease = Lease { task: format!("train {step}.{number}"), step, weights, body };
+        let lease =
+            Lease { queue: LeaseQueue::Workers, task: format!("train {step}.{number}"), step, weights, body };
         playing.spawn(async move {
             coordinator.play(lease, |bytes| Ok::<_, Infallible>(bytes.len())).await.unwrap()
         });

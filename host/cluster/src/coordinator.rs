@@ -19,11 +19,12 @@ use tokio::task::JoinHandle;
 use crate::blobs::Blobs;
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::lease::{Lease, LeaseMessage, Outcome, ResultMessage, WeightsRef, hash_of};
-use crate::names::{EPOCH, Names, WORKERS};
+use crate::lease::{Lease, LeaseMessage, LeaseQueue, Outcome, ResultMessage, WeightsRef, hash_of};
+use crate::names::{EPOCH, Names};
 use crate::partial_results::PartialResults;
-use crate::registry::{PROTOCOL, RunEntry, SharedFile, registry};
+use crate::registry::{LearnerEntry, PROTOCOL, RunEntry, SharedFile, registry};
 use crate::result_log;
+use crate::streams::create_stream;
 
 /// Largest number of workers that wait for a lease, and of leases that are played at a time.
 const MOST_WORKERS: i64 = 65_536;
@@ -45,11 +46,14 @@ pub struct CoordinatorOptions {
     pub run: String,
     /// Time after which a lease is delivered again, if its worker doesn't say that it still plays.
     pub lease: Duration,
+    /// Learners in processes of their own, below [`MOST_LEARNERS`](crate::MOST_LEARNERS).
+    pub learners: Vec<LearnerEntry>,
 }
 
 /// The process that hands out the tasks of a run.
 pub struct Coordinator {
     shared: Arc<Shared>,
+    learners: Vec<LearnerEntry>,
     /// Follows the log of results, and looks after leases that the server has lost.
     background: [JoinHandle<()>; 2],
 }
@@ -124,27 +128,30 @@ impl Coordinator {
         let epoch = raise_epoch(connection, &state, &names.run).await?;
         let blobs = Blobs::create(connection, &names).await?;
         let results = result_log::create(connection, &names).await?;
-        let config = || Config {
+        let config = Config {
             name: names.tasks(),
-            subjects: vec![names.task_subject()],
+            subjects: names.lease_subjects(),
             retention: RetentionPolicy::WorkQueue,
             storage: StorageType::File,
             discard: DiscardPolicy::New,
             ..Config::default()
         };
-        let create = || connection.context.get_or_create_stream(config());
-        let tasks = connection.persist("create the stream of tasks", create).await?;
+        let tasks = create_stream(connection, "create the stream of tasks", config).await?;
         tasks.purge().await.map_err(connection.failed("drop old leases"))?;
-        let consumer = pull::Config {
-            durable_name: Some(WORKERS.to_owned()),
-            ack_policy: AckPolicy::Explicit,
-            ack_wait: options.lease,
-            max_ack_pending: MOST_WORKERS,
-            max_waiting: MOST_WORKERS,
-            ..pull::Config::default()
-        };
-        let create = || tasks.create_consumer(consumer.clone());
-        connection.persist("create the workers' consumer", create).await?;
+        let learners = options.learners.iter().map(|own| LeaseQueue::Learner(own.learner));
+        for queue in learners.chain([LeaseQueue::Workers]) {
+            let consumer = pull::Config {
+                durable_name: Some(Names::consumer(queue)),
+                filter_subject: names.lease_subject(queue),
+                ack_policy: AckPolicy::Explicit,
+                ack_wait: options.lease,
+                max_ack_pending: MOST_WORKERS,
+                max_waiting: MOST_WORKERS,
+                ..pull::Config::default()
+            };
+            let create = || tasks.create_consumer(consumer.clone());
+            connection.persist("create a consumer of leases", create).await?;
+        }
         let (connection, board) = (connection.clone(), Mutex::default());
         let publishing = Semaphore::new(MOST_PUBLISHING);
         let shared = Shared { connection, names, epoch, tasks, results, state, blobs, board, publishing };
@@ -152,8 +159,9 @@ impl Coordinator {
         let (reader, watcher, every) = (Arc::clone(&shared), Arc::clone(&shared), options.lease);
         let background = [
             tokio::spawn(async move {
+                let (connection, names) = (reader.connection.clone(), reader.names.clone());
                 let log = reader.results.clone();
-                result_log::follow(reader.connection.clone(), log, |result| reader.receive(result)).await;
+                result_log::follow(connection, names, log, |result| reader.receive(result)).await;
             }),
             tokio::spawn(async move {
                 loop {
@@ -162,10 +170,10 @@ impl Coordinator {
                 }
             }),
         ];
-        Ok(Coordinator { shared, background })
+        Ok(Coordinator { shared, learners: options.learners.clone(), background })
     }
 
-    /// Lets workers join: lists the run in the registry of the server.
+    /// Lets workers and learners join: lists the run in the registry of the server.
     ///
     /// # Errors
     /// If the server fails.
@@ -183,6 +191,7 @@ impl Coordinator {
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             manifest: self.put_blob(manifest).await?,
             files,
+            learners: self.learners.clone(),
         };
         let registry = registry(connection).await?;
         let value: Bytes =
@@ -310,8 +319,10 @@ impl Coordinator {
         let Shared { results, names, .. } = &*self.shared;
         let last = *steps.end();
         for step in steps {
-            if let Err(error) = results.purge().filter(names.result_subject(step)).await {
-                tracing::debug!(step, %error, "old results were not removed");
+            for queue in [LeaseQueue::Workers, LeaseQueue::Learner(0)] {
+                if let Err(error) = results.purge().filter(names.result_subject(queue, step)).await {
+                    tracing::debug!(step, %error, "old results were not removed");
+                }
             }
         }
         let mut board = self.shared.board();
@@ -373,7 +384,8 @@ impl Shared {
         let connection = &self.connection;
         let encoded: Bytes =
             postcard::to_allocvec(&message).map_err(connection.failed("encode a lease"))?.into();
-        let (subject, id) = (self.names.task_subject(), format!("{key}-{}-{reissue}", self.epoch));
+        let id = format!("{key}-{}-{reissue}", self.epoch);
+        let subject = self.names.lease_subject(lease.queue);
         let publish = || async {
             let message = PublishMessage::build().payload(encoded.clone()).message_id(&id);
             connection.context.send_publish(subject.clone(), message).await?.await

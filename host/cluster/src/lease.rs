@@ -1,4 +1,4 @@
-//! Messages between coordinator and workers.
+//! Messages between the coordinator, workers and learners.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,16 +13,26 @@ pub struct WeightsRef {
     pub hash: String,
 }
 
-/// Task that a worker is to play.
+/// Processes that a lease waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeaseQueue {
+    /// Any worker.
+    Workers,
+    /// The learner at this position among those of the run.
+    Learner(u32),
+}
+
+/// Task that a worker is to play, or update that a learner is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
+    pub queue: LeaseQueue,
     /// Name for messages, such as `train 3.1`.
     pub task: String,
     /// Step that the task belongs to.
     pub step: u64,
     /// Weights to play with, one per learner.
     pub weights: Vec<WeightsRef>,
-    /// Task, random streams and team, in the form of the program that plays.
+    /// Task, random streams and team, or update, in the form of the program that plays or trains.
     pub body: Vec<u8>,
 }
 
@@ -31,6 +41,9 @@ impl Lease {
     /// any coordinator.
     pub fn key(&self) -> String {
         let mut hasher = blake3::Hasher::new_derive_key("pl-host lease v1");
+        if let LeaseQueue::Learner(learner) = self.queue {
+            hasher.update(b"learner").update(&learner.to_le_bytes());
+        }
         for weights in &self.weights {
             hasher.update(&weights.learner.to_le_bytes()).update(weights.hash.as_bytes()).update(&[0]);
         }
@@ -52,6 +65,7 @@ pub(crate) struct LeaseMessage {
 pub(crate) struct ResultMessage {
     /// [`Lease::key`].
     pub key: String,
+    pub queue: LeaseQueue,
     pub task: String,
     pub step: u64,
     /// Worker that has stored it.
@@ -85,6 +99,7 @@ mod tests {
     fn a_key_depends_on_what_is_played_and_on_nothing_else() {
         let weights = |hash: &str| vec![WeightsRef { learner: 0, update: 1, hash: hash.to_owned() }];
         let lease = |hash, body: &[u8], task: &str| Lease {
+            queue: LeaseQueue::Workers,
             task: task.to_owned(),
             step: 1,
             weights: weights(hash),
@@ -94,5 +109,7 @@ mod tests {
         assert_eq!(key, lease("a", b"x", "again").key());
         assert_ne!(key, lease("b", b"x", "train 1.0").key());
         assert_ne!(key, lease("a", b"y", "train 1.0").key());
+        let update = Lease { queue: LeaseQueue::Learner(0), ..lease("a", b"x", "train 1.0") };
+        assert_ne!(key, update.key());
     }
 }

@@ -1,7 +1,7 @@
 //! Several machines: leases of tasks, a log of results, versions and files over NATS JetStream.
 //!
 //! A [`Coordinator`] publishes each task as a [`Lease`] into a work queue and waits for its result in a log. A [`Worker`]
-//! takes leases, plays them, stores the results in the log and acknowledges the leases after that. Weights, plugins and
+//! takes leases, plays them, stores the results in the log and acknowledges the leases after that; updates are leases of learners. Weights, plugins and
 //! files lie in an object store under their hashes. What a lease has to be played with, and what its result consists of, is
 //! bytes to this crate. `docs/cluster.md` describes the protocol: subjects, streams, keys, and what survives what.
 
@@ -17,15 +17,16 @@ mod registry;
 mod result_log;
 mod roles;
 mod server_config;
+mod streams;
 mod worker;
 
 pub use connection::{Connection, ServerAddress};
 pub use coordinator::{Coordinator, CoordinatorOptions};
 pub use error::Error;
-pub use lease::{Lease, WeightsRef};
+pub use lease::{Lease, LeaseQueue, WeightsRef};
 pub use local_server::LocalServer;
-pub use names::random_digits;
-pub use registry::{PROTOCOL, RunEntry, SharedFile, runs};
+pub use names::{MOST_LEARNERS, random_digits};
+pub use registry::{LearnerEntry, PROTOCOL, RunEntry, SharedFile, runs};
 pub use roles::Role;
 pub use server_config::ServerConfig;
 pub use worker::{LeasedTask, Next, Worker, WorkerStatus, queued, workers};

@@ -3,11 +3,16 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::iter::repeat_with;
 
+use crate::lease::LeaseQueue;
+
 /// Bucket that lists the runs of a server.
 pub(crate) const REGISTRY: &str = "pl-runs";
 
 /// Durable consumer that all workers share.
 pub(crate) const WORKERS: &str = "workers";
+
+/// Largest number of learners in processes of their own: their consumers are listed in the permissions of a server.
+pub const MOST_LEARNERS: u32 = 32;
 
 /// Key of the coordinator's epoch in the state of a run.
 pub(crate) const EPOCH: &str = "epoch";
@@ -42,8 +47,24 @@ impl Names {
         format!("pl-{}-tasks", self.run)
     }
 
-    pub fn task_subject(&self) -> String {
-        format!("pl.{}.task", self.run)
+    /// Subject of the leases of a queue.
+    pub fn lease_subject(&self, queue: LeaseQueue) -> String {
+        match queue {
+            LeaseQueue::Workers => format!("pl.{}.task", self.run),
+            LeaseQueue::Learner(learner) => format!("pl.{}.update.{learner}", self.run),
+        }
+    }
+
+    pub fn lease_subjects(&self) -> Vec<String> {
+        vec![self.lease_subject(LeaseQueue::Workers), format!("pl.{}.update.*", self.run)]
+    }
+
+    /// Durable consumer of a queue.
+    pub fn consumer(queue: LeaseQueue) -> String {
+        match queue {
+            LeaseQueue::Workers => WORKERS.to_owned(),
+            LeaseQueue::Learner(learner) => format!("learner-{learner}"),
+        }
     }
 
     /// Stream of results, a log.
@@ -51,13 +72,16 @@ impl Names {
         format!("pl-{}-results", self.run)
     }
 
-    /// Subject of the results of a step, so that those of old steps can be removed.
-    pub fn result_subject(&self, step: u64) -> String {
-        format!("pl.{}.result.{step}", self.run)
+    /// Subject of the results of a step, so that those of old steps can be removed. Workers may not publish on that of learners.
+    pub fn result_subject(&self, queue: LeaseQueue, step: u64) -> String {
+        match queue {
+            LeaseQueue::Workers => format!("pl.{}.result.{step}", self.run),
+            LeaseQueue::Learner(_) => format!("pl.{}.updated.{step}", self.run),
+        }
     }
 
-    pub fn result_subjects(&self) -> String {
-        format!("pl.{}.result.*", self.run)
+    pub fn result_subjects(&self) -> Vec<String> {
+        vec![format!("pl.{}.result.*", self.run), format!("pl.{}.updated.*", self.run)]
     }
 
     /// Key-value bucket: the epoch, and the newest weights of each learner.
@@ -70,9 +94,12 @@ impl Names {
         format!("pl-{}-blobs", self.run)
     }
 
-    /// Subject on which workers answer with their status. Nothing is stored.
-    pub fn status_subject(&self) -> String {
-        format!("pl.{}.status", self.run)
+    /// Subject on which the processes of a queue answer with their status. Nothing is stored.
+    pub fn status_subject(&self, queue: LeaseQueue) -> String {
+        match queue {
+            LeaseQueue::Workers => format!("pl.{}.status", self.run),
+            LeaseQueue::Learner(_) => format!("pl.{}.learners", self.run),
+        }
     }
 
     /// Subject on which a worker is told that it was put aside, which is also kept under [`Names::aside_key`].

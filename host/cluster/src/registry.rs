@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::names::REGISTRY;
 
 /// Version of the messages. Programs of different versions don't share a run.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// A run in the registry of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +26,18 @@ pub struct RunEntry {
     pub manifest: String,
     /// Files that workers fetch.
     pub files: Vec<SharedFile>,
+    /// Learners in processes of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub learners: Vec<LearnerEntry>,
+}
+
+/// A learner that another process trains.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearnerEntry {
+    /// Position among the learners of the run.
+    pub learner: u32,
+    /// Names of its policies.
+    pub policies: Vec<String>,
 }
 
 /// A file in the object store of a run.

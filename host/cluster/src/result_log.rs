@@ -13,6 +13,7 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::lease::{Outcome, ResultMessage};
 use crate::names::Names;
+use crate::streams::create_stream;
 
 /// Time in which the server drops a result that was published before.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(900);
@@ -22,17 +23,16 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Creates the stream of results.
 pub(crate) async fn create(connection: &Connection, names: &Names) -> Result<Stream, Error> {
-    let config = || Config {
+    let config = Config {
         name: names.results(),
-        subjects: vec![names.result_subjects()],
+        subjects: names.result_subjects(),
         retention: RetentionPolicy::Limits,
         storage: StorageType::File,
         discard: DiscardPolicy::New,
         duplicate_window: DUPLICATE_WINDOW,
         ..Config::default()
     };
-    let create = || connection.context.get_or_create_stream(config());
-    connection.persist("create the stream of results", create).await
+    create_stream(connection, "create the stream of results", config).await
 }
 
 /// Appends a result. A worker that publishes it twice appends it once.
@@ -42,7 +42,7 @@ pub(crate) async fn append(
     message: &ResultMessage,
 ) -> Result<(), Error> {
     let encoded: Bytes = postcard::to_allocvec(message).map_err(connection.failed("encode a result"))?.into();
-    let subject = names.result_subject(message.step);
+    let subject = names.result_subject(message.queue, message.step);
     let id = match &message.outcome {
         Outcome::Part { index, .. } => format!("{}-{}-{index}", message.key, message.worker),
         _ => format!("{}-{}", message.key, message.worker),
@@ -57,12 +57,17 @@ pub(crate) async fn append(
 
 /// Hands every result in the log to `receive`, those from before first, until the task is aborted. A server that is away
 /// is waited for.
-pub(crate) async fn follow(connection: Connection, stream: Stream, receive: impl Fn(ResultMessage)) {
+pub(crate) async fn follow(
+    connection: Connection,
+    names: Names,
+    stream: Stream,
+    receive: impl Fn(ResultMessage),
+) {
     // Sequence of the next message.
     let mut next = 1;
     loop {
         tokio::select! {
-            ended = read(&stream, &mut next, &receive) => {
+            ended = read(&names, &stream, &mut next, &receive) => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "the log of results is read again");
                 }
@@ -74,6 +79,7 @@ pub(crate) async fn follow(connection: Connection, stream: Stream, receive: impl
 }
 
 async fn read(
+    names: &Names,
     stream: &Stream,
     next: &mut u64,
     receive: &impl Fn(ResultMessage),
@@ -88,8 +94,15 @@ async fn read(
     while let Some(message) = messages.next().await {
         let message = message?;
         let sequence = message.info()?.stream_sequence;
-        match postcard::from_bytes(&message.payload) {
-            Ok(result) => receive(result),
+        match postcard::from_bytes::<ResultMessage>(&message.payload) {
+            Ok(result) if *message.subject == *names.result_subject(result.queue, result.step) => {
+                receive(result)
+            }
+            Ok(result) => tracing::warn!(
+                sequence,
+                worker = result.worker,
+                "a result is on a subject that is not its own, and is dropped"
+            ),
             Err(error) => tracing::warn!(sequence, %error, "a message in the log of results is not a result"),
         }
         *next = sequence + 1;

@@ -9,17 +9,20 @@ pub enum Role {
     Coordinator,
     /// Plays tasks.
     Worker,
+    /// Trains policies.
+    Learner,
 }
 
 impl Role {
     /// All roles, in the order of a configuration.
-    pub const ALL: [Role; 2] = [Role::Coordinator, Role::Worker];
+    pub const ALL: [Role; 3] = [Role::Coordinator, Role::Worker, Role::Learner];
 
     /// Prefix of the subjects of answers to this role. A worker that listened to the others' could answer for the server.
     pub(crate) fn inbox(self) -> &'static str {
         match self {
             Role::Coordinator => "_INBOX_pl_run",
             Role::Worker => "_INBOX_pl_worker",
+            Role::Learner => "_INBOX_pl_learner",
         }
     }
 
@@ -28,6 +31,7 @@ impl Role {
         match self {
             Role::Coordinator => "run.nk",
             Role::Worker => "worker.nk",
+            Role::Learner => "learner.nk",
         }
     }
 
@@ -36,6 +40,7 @@ impl Role {
         match self {
             Role::Coordinator => "RUNS",
             Role::Worker => "WORKERS",
+            Role::Learner => "LEARNERS",
         }
     }
 }
@@ -45,6 +50,7 @@ impl fmt::Display for Role {
         f.write_str(match self {
             Role::Coordinator => "coordinators (run.nk)",
             Role::Worker => "workers (worker.nk)",
+            Role::Learner => "learners (learner.nk)",
         })
     }
 }

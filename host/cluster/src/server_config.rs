@@ -12,29 +12,45 @@ use std::path::{Path, PathBuf};
 use nkeys::KeyPair;
 
 use crate::error::Error;
+use crate::lease::LeaseQueue;
+use crate::names::{MOST_LEARNERS, Names};
 use crate::roles::Role;
 
 /// Name of the configuration's file.
 const CONFIGURATION: &str = "nats.conf";
 
-/// Subjects that a worker may send requests to: it reads streams message by message, takes leases, acknowledges them and
-/// appends results.
-const WORKER_REQUESTS: &[&str] = &[
-    "$JS.API.INFO",
-    "$JS.API.STREAM.INFO.*",
-    "$JS.API.STREAM.MSG.GET.*",
-    "$JS.API.DIRECT.GET.>",
-    "$JS.API.CONSUMER.INFO.*.workers",
-    "$JS.API.CONSUMER.MSG.NEXT.*.workers",
-    "$JS.ACK.*.workers.>",
-    "pl.*.result.*",
-];
+/// Subjects on which workers and learners read streams, message by message.
+const READING: [&str; 4] =
+    ["$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.>"];
 
-/// Subjects on which workers are asked for their status.
-const STATUS: &str = "pl.*.status";
-
-/// Subjects on which workers are told that they were put aside.
+/// Subjects on which workers and learners are told that they were put aside.
 const ASIDE: &str = "pl.*.aside.*";
+
+/// Roles that take leases.
+const LEASING: [Role; 2] = [Role::Worker, Role::Learner];
+
+/// Returns the subject on which a role is asked for its status.
+fn status(role: Role) -> &'static str {
+    if role == Role::Learner { "pl.*.learners" } else { "pl.*.status" }
+}
+
+/// Returns the subjects that a role which takes leases may send requests to: it reads streams, takes leases, acknowledges them
+/// and appends results.
+fn requests(role: Role) -> Vec<String> {
+    let (queues, results) = match role {
+        Role::Coordinator => return Vec::new(),
+        Role::Worker => (vec![LeaseQueue::Workers], "pl.*.result.*"),
+        Role::Learner => ((0..MOST_LEARNERS).map(LeaseQueue::Learner).collect(), "pl.*.updated.*"),
+    };
+    let mut subjects: Vec<String> = READING.map(str::to_owned).into();
+    for consumer in queues.into_iter().map(Names::consumer) {
+        subjects.push(format!("$JS.API.CONSUMER.INFO.*.{consumer}"));
+        subjects.push(format!("$JS.API.CONSUMER.MSG.NEXT.*.{consumer}"));
+        subjects.push(format!("$JS.ACK.*.{consumer}.>"));
+    }
+    subjects.push(results.to_owned());
+    subjects
+}
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
@@ -76,7 +92,7 @@ impl ServerConfig {
         let Self { listen, store, tls } = self;
         let store = store.display().to_string();
         let mut text = format!(
-            "# A server of pl-host: coordinators may do everything, workers take tasks and store results.\n\
+            "# A server of pl-host: coordinators may do everything, workers and learners take leases and store results.\n\
              listen: {listen:?}\nmax_payload: 8MB\n\
              # What is acknowledged is on the disk.\n\
              jetstream {{ store_dir: {store:?}, sync_interval: always }}\n"
@@ -96,33 +112,39 @@ fn account(role: Role, key: &str) -> String {
     match role {
         Role::Coordinator => {
             let _ = writeln!(text, "    jetstream: enabled\n    users: [{{ nkey: {key} }}]\n    exports: [");
-            for subject in WORKER_REQUESTS {
-                let _ = writeln!(
-                    text,
-                    "      {{ service: {subject:?}, accounts: [{}] }}",
-                    Role::Worker.account()
-                );
+            // An export names all accounts that may import it.
+            let accounts = LEASING.map(Role::account).join(", ");
+            let mut subjects: Vec<String> = LEASING.into_iter().flat_map(requests).collect();
+            subjects.sort();
+            subjects.dedup();
+            for subject in subjects {
+                let own = LEASING.into_iter().filter(|role| requests(*role).contains(&subject));
+                let own = own.map(Role::account).collect::<Vec<_>>().join(", ");
+                let _ = writeln!(text, "      {{ service: {subject:?}, accounts: [{own}] }}");
             }
-            let _ = writeln!(
-                text,
-                "      {{ stream: {ASIDE:?}, accounts: [{}] }}\n    ]",
-                Role::Worker.account()
-            );
-            let _ = writeln!(text, "    imports: [{{ service: {} }}]", of(Role::Worker, STATUS));
+            let _ = writeln!(text, "      {{ stream: {ASIDE:?}, accounts: [{accounts}] }}\n    ]");
+            let _ = writeln!(text, "    imports: [");
+            for role in LEASING {
+                let _ = writeln!(text, "      {{ service: {} }}", of(role, status(role)));
+            }
+            let _ = writeln!(text, "    ]");
         }
-        Role::Worker => {
-            let subscribe = ["_INBOX_pl_worker.>", STATUS, ASIDE];
+        Role::Worker | Role::Learner => {
+            let requests = requests(role);
+            let inbox = format!("{}.>", role.inbox());
+            let subscribe = [inbox.as_str(), status(role), ASIDE];
             let _ = writeln!(
                 text,
-                "    users: [{{\n      nkey: {key}\n      permissions: {{\n        publish: {{ allow: {WORKER_REQUESTS:?} }}\n        \
+                "    users: [{{\n      nkey: {key}\n      permissions: {{\n        publish: {{ allow: {requests:?} }}\n        \
                  subscribe: {{ allow: {subscribe:?} }}\n        allow_responses: true\n      }}\n    }}]"
             );
             let _ = writeln!(
                 text,
-                "    exports: [{{ service: {STATUS:?}, response_type: stream, accounts: [{}] }}]\n    imports: [",
+                "    exports: [{{ service: {:?}, response_type: stream, accounts: [{}] }}]\n    imports: [",
+                status(role),
                 Role::Coordinator.account()
             );
-            for subject in WORKER_REQUESTS {
+            for subject in &requests {
                 let _ = writeln!(text, "      {{ service: {} }}", of(Role::Coordinator, subject));
             }
             let _ = writeln!(text, "      {{ stream: {} }}\n    ]", of(Role::Coordinator, ASIDE));

@@ -1,4 +1,4 @@
-//! A worker's side: leases are taken, played and acknowledged.
+//! The side of a worker or of a learner: leases are taken, played and acknowledged.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use tokio::task::JoinHandle;
 use crate::blobs::Blobs;
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::lease::{Lease, LeaseMessage, Outcome, ResultMessage, hash_of};
-use crate::names::{Names, WORKERS, worker_name};
+use crate::lease::{Lease, LeaseMessage, LeaseQueue, Outcome, ResultMessage, hash_of};
+use crate::names::{Names, worker_name};
 use crate::registry::{PROTOCOL, RunEntry, SharedFile, find_run};
 use crate::result_log;
 
@@ -38,6 +38,7 @@ pub struct Worker {
     names: Names,
     entry: RunEntry,
     blobs: Blobs,
+    queue: LeaseQueue,
     consumer: Consumer<pull::Config>,
     name: String,
     /// Reason for which the coordinator has put it aside.
@@ -68,6 +69,8 @@ pub struct WorkerStatus {
     pub program: String,
     /// Kind of its CPU.
     pub cpu: String,
+    /// Policies that it trains. Empty for one that plays.
+    pub policies: Vec<String>,
     pub slots: u32,
     /// Tasks that it plays.
     pub playing: u32,
@@ -76,11 +79,16 @@ pub struct WorkerStatus {
 }
 
 impl Worker {
-    /// Joins a run.
+    /// Joins a run, to take leases of a queue.
     ///
     /// # Errors
     /// [`Error::NoRun`] if it has ended, [`Error::Protocol`] if its coordinator is of another version.
-    pub async fn join(connection: &Connection, run: &str, name: &str) -> Result<Worker, Error> {
+    pub async fn join(
+        connection: &Connection,
+        run: &str,
+        queue: LeaseQueue,
+        name: &str,
+    ) -> Result<Worker, Error> {
         let (server, names) = (connection.server().to_owned(), Names::new(run));
         let entry = find_run(connection, run).await?;
         let entry = entry.ok_or_else(|| Error::NoRun { server, run: run.to_owned() })?;
@@ -92,7 +100,8 @@ impl Worker {
         let action = "open the tasks of the run";
         let stream = connection.context.get_stream(names.tasks()).await;
         let stream = stream.map_err(connection.failed(action))?;
-        let consumer = stream.get_consumer(WORKERS).await.map_err(connection.failed(action))?;
+        let consumer =
+            stream.get_consumer(&Names::consumer(queue)).await.map_err(connection.failed(action))?;
         let name = worker_name(name);
         let (put_aside, aside) = watch::channel(was_put_aside(connection, &names, &name).await?);
         let told = connection.client.subscribe(names.aside_subject(&name)).await;
@@ -108,7 +117,7 @@ impl Worker {
             }
         });
         let connection = connection.clone();
-        Ok(Worker { connection, names, entry, blobs, consumer, name, aside })
+        Ok(Worker { connection, names, entry, blobs, queue, consumer, name, aside })
     }
 
     /// Returns the run's entry.
@@ -206,6 +215,7 @@ impl Worker {
     async fn store(&self, lease: &Lease, outcome: Outcome) -> Result<(), Error> {
         let message = ResultMessage {
             key: lease.key(),
+            queue: lease.queue,
             task: lease.task.clone(),
             step: lease.step,
             worker: self.name.clone(),
@@ -216,7 +226,7 @@ impl Worker {
 
     /// Answers questions for this worker's status until the task is aborted.
     pub async fn answer_status(&self, status: impl Fn() -> WorkerStatus) {
-        let subject = self.names.status_subject();
+        let subject = self.names.status_subject(self.queue);
         let Ok(mut questions) = self.connection.client.subscribe(subject).await else { return };
         while let Some(question) = questions.next().await {
             let Some(reply) = question.reply else { continue };
@@ -316,9 +326,11 @@ pub async fn workers(connection: &Connection, run: &str) -> Result<Vec<WorkerSta
     let client = &connection.client;
     let inbox = client.new_inbox();
     let mut answers = client.subscribe(inbox.clone()).await.map_err(connection.failed("ask the workers"))?;
-    let subject = Names::new(run).status_subject();
-    let asked = client.publish_with_reply(subject, inbox, Vec::new().into()).await;
-    asked.map_err(connection.failed("ask the workers"))?;
+    for queue in [LeaseQueue::Workers, LeaseQueue::Learner(0)] {
+        let subject = Names::new(run).status_subject(queue);
+        let asked = client.publish_with_reply(subject, inbox.clone(), Vec::new().into()).await;
+        asked.map_err(connection.failed("ask the workers"))?;
+    }
     let mut workers: Vec<WorkerStatus> = Vec::new();
     let collecting = async {
         while let Some(answer) = answers.next().await {

@@ -1,28 +1,36 @@
-//! Several machines: a training run as the coordinator of workers, and a worker.
+//! Several machines: a training run as the coordinator of workers and learners, a worker, and a learner.
 //!
 //! The training loop doesn't know where an episode is played. With a cluster, [`ClusterRun::player`] stands in for the
 //! players of this process: it hands out a task with its tree or its group of episodes as a lease, and returns what the
 //! worker has stored. `docs/cluster.md` describes the protocol.
 
 mod cpu;
+mod joined_run;
+mod learner;
 mod leased_team;
 mod leased_weights;
 mod local;
 mod manifest;
 mod options;
+mod remote_learner;
 mod results;
 mod run;
 mod status;
+mod stored_files;
 mod task;
+mod update_task;
 mod weights;
 mod worker;
 mod worker_files;
 mod worker_weights;
 
+pub use joined_run::Participant;
+pub use learner::{LearnerOptions, learn};
 pub(crate) use leased_weights::LeasedWeights;
 pub use options::{AttachedCommands, ClusterOptions, ClusterServer, TOKEN_VARIABLE, WorkerOptions};
 pub use pl_cluster::WorkerStatus;
 pub use pl_cluster::{Role, ServerAddress, ServerConfig};
+pub(crate) use remote_learner::{RemoteLearner, RemoteSource};
 pub(crate) use run::ClusterRun;
 pub use status::{ClusterRunStatus, cluster_status};
 pub(crate) use task::Team;

@@ -62,8 +62,8 @@ mod wants;
 mod workflow;
 
 pub use cluster::{
-    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, Role, ServerAddress, ServerConfig,
-    TOKEN_VARIABLE, WorkerOptions, WorkerStatus, cluster_status, work,
+    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, LearnerOptions, Participant, Role,
+    ServerAddress, ServerConfig, TOKEN_VARIABLE, WorkerOptions, WorkerStatus, cluster_status, learn, work,
 };
 pub use device::{DevicePreference, select_device};
 pub use diagnostics::Diagnostics;

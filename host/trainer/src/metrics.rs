@@ -105,7 +105,7 @@ pub struct StepMetrics {
 }
 
 /// Result of a learner's update on the transitions of a step.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct LearnerUpdate {
     /// Metrics of every policy that had transitions.
     pub policies: Vec<UpdateMetrics>,

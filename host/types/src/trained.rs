@@ -1,11 +1,13 @@
 //! Records of an update: what a pass computed of each token of a completion.
 
+use serde::{Deserialize, Serialize};
+
 use crate::transition::Key;
 
 /// A pass of an update over a completion. Lists have one element per completion token.
 ///
 /// A completion without a gradient does not go through the model: its record has advantages alone.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainedCompletion {
     pub key: Key,
     /// Number of earlier passes over the step's completions.
@@ -36,7 +38,7 @@ pub struct TrainedCompletion {
 }
 
 /// Return of a completion with those of the group that it is compared with.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Credit {
     /// Return of the completion, after penalties.
     pub value: f64,
@@ -49,7 +51,7 @@ pub struct Credit {
 }
 
 /// Bound of the loss that a token has reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Clipping {
     #[default]
     None,

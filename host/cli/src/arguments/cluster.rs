@@ -45,6 +45,9 @@ pub struct ClusterRunArgs {
     /// Play in this process, although the workflow has a `cluster` block
     #[arg(long, conflicts_with_all = ["nats", "local_cluster"])]
     pub no_cluster: bool,
+    /// Policies that `pl-host learner` trains, in processes of their own [default: `cluster.learners`]
+    #[arg(long, value_name = "POLICY,…", value_delimiter = ',', conflicts_with = "no_cluster")]
+    pub learners: Option<Vec<String>>,
     /// Seconds after which the tasks of a worker that is gone are played by another [default: `cluster.lease`, or 30]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub lease: Option<u64>,
@@ -63,15 +66,41 @@ pub struct WorkerArgs {
     /// Tasks to play at a time
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub slots: u32,
+    #[command(flatten)]
+    pub participant: ParticipantArgs,
+    #[command(flatten)]
+    pub permissions: PermissionArgs,
+}
+
+/// What a process that takes part in runs allows and has.
+#[derive(Args, Clone)]
+pub struct ParticipantArgs {
     /// Device of all tensors
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub device: DeviceChoice,
     /// Allow runs to use the files, hosts and variables of this machine that their workflows name
     #[arg(long)]
     pub trust: bool,
-    /// Take part although the coordinator has another kind of CPU: the bits of the run then depend on who plays a task
+    /// Take part although the coordinator has another kind of CPU: the bits of the run then depend on who does what
     #[arg(long)]
     pub mixed_cpus: bool,
+}
+
+#[derive(Args)]
+pub struct LearnerArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Run to take part in, as `pl-host cluster status` names it [default: the newest, and after its end the next]
+    #[arg(long, value_name = "NAME")]
+    pub run: Option<String>,
+    /// Policy to train, with all adapters on its model [default: that of the run, if it has one learner elsewhere]
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+    /// Name of this learner in messages and in the status [default: the host's name and the process]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub participant: ParticipantArgs,
     #[command(flatten)]
     pub permissions: PermissionArgs,
 }
@@ -80,7 +109,7 @@ pub struct WorkerArgs {
 pub enum ClusterCommand {
     /// List the runs of a NATS server with their workers
     Status(ClusterStatusArgs),
-    /// Write the configuration of a NATS server into a new folder, with a key for `run` and one for workers
+    /// Write the configuration of a NATS server into a new folder, with a key for `run`, one for workers and one for learners
     Config(ClusterConfigArgs),
     /// Run a program that ends with the process PARENT: what `run --local-cluster` starts
     #[command(hide = true)]
@@ -93,7 +122,7 @@ pub enum ClusterCommand {
 
 #[derive(Args)]
 pub struct ClusterConfigArgs {
-    /// Folder of the configuration (nats.conf) and the keys (run.nk, worker.nk)
+    /// Folder of the configuration (nats.conf) and the keys (run.nk, worker.nk, learner.nk)
     pub folder: PathBuf,
     /// Address that the server listens on
     #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:4222")]

@@ -39,29 +39,34 @@ pub fn address(url: &str, access: &AccessArgs) -> ServerAddress {
 ///
 /// # Errors
 /// If the path of this program is not known.
-pub fn options(arguments: &ClusterRunArgs, worker: &[&str]) -> Result<ClusterOptions, CommandError> {
+pub fn options(arguments: &ClusterRunArgs, device: &[&str]) -> Result<ClusterOptions, CommandError> {
     let server = match (&arguments.nats, arguments.local_cluster) {
         _ if arguments.no_cluster => ClusterServer::None,
         (Some(url), _) => ClusterServer::Address(address(url, &arguments.access)),
-        (None, Some(workers)) => ClusterServer::Local { workers, commands: attached_commands(worker)? },
+        (None, Some(workers)) => ClusterServer::Local { workers, commands: attached_commands(device)? },
         (None, None) => {
             let AccessArgs { nats_credentials: credentials, nats_ca: authorities } = arguments.access.clone();
             ClusterServer::Workflow { credentials, authorities }
         }
     };
-    Ok(ClusterOptions { server, lease: arguments.lease.map(Duration::from_secs) })
+    let lease = arguments.lease.map(Duration::from_secs);
+    Ok(ClusterOptions { server, lease, learners: arguments.learners.clone() })
 }
 
-fn attached_commands(worker: &[&str]) -> Result<AttachedCommands, CommandError> {
+fn attached_commands(device: &[&str]) -> Result<AttachedCommands, CommandError> {
     let unknown = |error| CommandError::failed(format!("the path of this program is not known: {error}"));
     let program: OsString = std::env::current_exe().map_err(unknown)?.into();
     let parent = std::process::id().to_string();
     let attached = ["cluster", "attached", &parent, "--"].map(OsString::from);
     // The start of the run has asked for what the workflow needs of this machine.
-    let worker = ["worker", "--trust"].iter().chain(worker).map(OsString::from);
+    let command = |name: &'static str| {
+        let arguments = [name, "--trust"].into_iter().chain(device.iter().copied()).map(OsString::from);
+        std::iter::once(program.clone()).chain(arguments).collect()
+    };
     Ok(AttachedCommands {
         attached: std::iter::once(program.clone()).chain(attached).collect(),
-        worker: std::iter::once(program).chain(worker).collect(),
+        worker: command("worker"),
+        learner: command("learner"),
     })
 }
 
@@ -94,11 +99,12 @@ fn config(arguments: &ClusterConfigArgs) -> CommandResult {
     let mut out = std::io::stdout();
     writeln!(out, "nats-server -c {}", path.display())?;
     writeln!(out, "{}  for `pl-host run` and `cluster status`", key(Role::Coordinator).display())?;
-    Ok(writeln!(
+    writeln!(
         out,
         "{}  for `pl-host worker`; it does not allow to write weights",
         key(Role::Worker).display()
-    )?)
+    )?;
+    Ok(writeln!(out, "{}  for `pl-host learner`", key(Role::Learner).display())?)
 }
 
 fn status(app: &App, arguments: &ClusterStatusArgs) -> CommandResult {
@@ -114,6 +120,7 @@ fn status(app: &App, arguments: &ClusterStatusArgs) -> CommandResult {
                 "program": entry.program,
                 "started": entry.started,
                 "queued": run.queued,
+                "learners": run.entry.learners,
                 "workers": run.workers,
             })
         };
@@ -130,8 +137,14 @@ fn status(app: &App, arguments: &ClusterStatusArgs) -> CommandResult {
             run.entry.run, run.entry.program, run.queued
         )?;
         for worker in run.workers {
-            let WorkerStatus { worker, cpu, slots, playing, played, .. } = worker;
-            writeln!(out, "  {worker}: plays {playing} of {slots}, has played {played} ({cpu})")?;
+            let WorkerStatus { worker, cpu, policies, slots, playing, played, .. } = worker;
+            if policies.is_empty() {
+                writeln!(out, "  {worker}: plays {playing} of {slots}, has played {played} ({cpu})")?;
+            } else {
+                let policies = policies.join(", ");
+                let state = if playing > 0 { "trains" } else { "waits for" };
+                writeln!(out, "  {worker}: {state} {policies}, has done {played} updates ({cpu})")?;
+            }
         }
     }
     Ok(())

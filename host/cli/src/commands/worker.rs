@@ -1,11 +1,11 @@
 //! `pl-host worker`: plays the tasks of runs that other processes coordinate.
 
-use pl_run::{WorkerOptions, select_device, work};
+use pl_run::{Participant, WorkerOptions, select_device, work};
 
 use crate::app::App;
-use crate::arguments::cluster::WorkerArgs;
+use crate::arguments::cluster::{ParticipantArgs, WorkerArgs};
 use crate::commands::cluster::address;
-use crate::exit::CommandResult;
+use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::stop_on_signals;
 
 pub fn run(app: &App, arguments: &WorkerArgs) -> CommandResult {
@@ -15,16 +15,20 @@ pub fn run(app: &App, arguments: &WorkerArgs) -> CommandResult {
         run: arguments.run.clone(),
         name: arguments.name.clone().unwrap_or_else(default_name),
         slots: arguments.slots,
-        device: select_device(&app.host, arguments.device.into())?,
-        trust: arguments.trust,
-        mixed_cpus: arguments.mixed_cpus,
+        participant: participant(app, &arguments.participant)?,
     };
     eprintln!("worker {}", options.name);
     Ok(work(&app.host, &options, &stop)?)
 }
 
-/// Returns a name that no other worker of a run has: of the machine and the process.
-fn default_name() -> String {
+/// Returns what this process allows and has.
+pub fn participant(app: &App, arguments: &ParticipantArgs) -> Result<Participant, CommandError> {
+    let ParticipantArgs { device, trust, mixed_cpus } = arguments.clone();
+    Ok(Participant { device: select_device(&app.host, device.into())?, trust, mixed_cpus })
+}
+
+/// Returns a name that no other process of a run has: of the machine and the process.
+pub fn default_name() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}-{}", std::process::id())
 }

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pl_cluster::{
-    Connection, Coordinator, CoordinatorOptions, Error, Lease, LocalServer, Next, Role, SharedFile,
-    WeightsRef, Worker, runs,
+    Connection, Coordinator, CoordinatorOptions, Error, Lease, LeaseQueue, LocalServer, Next, Role,
+    SharedFile, WeightsRef, Worker, runs,
 };
 use pl_testing::{Requirement, skip_or_fail};
 use tempfile::TempDir;
@@ -59,21 +59,21 @@ impl Server {
     }
 
     async fn coordinator(&self) -> Coordinator {
-        let options = CoordinatorOptions { run: "run-1".into(), lease: LEASE };
+        let options = CoordinatorOptions { run: "run-1".into(), lease: LEASE, learners: Vec::new() };
         let coordinator = Coordinator::start(&self.connect(Role::Coordinator).await, &options).await.unwrap();
         coordinator.open_to_workers("0", b"manifest", Vec::new()).await.unwrap();
         coordinator
     }
 
     async fn worker(&self, name: &str) -> Worker {
-        Worker::join(&self.connect(Role::Worker).await, "run-1", name).await.unwrap()
+        Worker::join(&self.connect(Role::Worker).await, "run-1", LeaseQueue::Workers, name).await.unwrap()
     }
 }
 
 fn lease(step: u64, number: u32) -> Lease {
     let body = format!("task {step}.{number}").into_bytes();
     let weights = vec![WeightsRef { learner: 0, update: 0, hash: "0".into() }];
-    Lease { task: format!("{step}.{number}"), step, weights, body }
+    Lease { queue: LeaseQueue::Workers, task: format!("{step}.{number}"), step, weights, body }
 }
 
 /// Takes any result.

@@ -23,6 +23,9 @@ fn a_worker_writes_results_and_nothing_else() {
             "$O.pl-run-1-blobs.M.x",
             "$O.pl-run-1-blobs.C.x",
             "pl.run-1.task",
+            "pl.run-1.update.0",
+            "pl.run-1.updated.1",
+            "$JS.API.CONSUMER.MSG.NEXT.pl-run-1-tasks.learner-0",
             "pl.run-1.aside.other",
             "$JS.API.STREAM.PURGE.KV_pl-run-1-state",
             "$JS.API.STREAM.DELETE.KV_pl-run-1-state",
@@ -57,6 +60,28 @@ fn a_worker_writes_results_and_nothing_else() {
         tokio::time::sleep(LEASE / 2).await;
         let entry = state.entry("learner.0").await.unwrap().unwrap();
         assert_eq!(entry.revision, before.revision, "{entry:?}");
+    });
+}
+
+/// A learner stores the results of updates, and neither those of tasks nor weights by itself.
+#[test]
+fn a_learner_writes_the_results_of_updates() {
+    test(async |server| {
+        let coordinator = server.coordinator().await;
+        coordinator.announce(&WeightsRef { learner: 0, update: 1, hash: "1".into() }).await.unwrap();
+        let learner = server.stranger(Role::Learner).await;
+        for subject in [
+            "$KV.pl-run-1-state.learner.0",
+            "$O.pl-run-1-blobs.M.x",
+            "pl.run-1.task",
+            "pl.run-1.result.1",
+            "$JS.API.CONSUMER.MSG.NEXT.pl-run-1-tasks.workers",
+        ] {
+            let answer = tokio::time::timeout(LEASE / 4, learner.request(subject, "x".into())).await;
+            assert!(!matches!(answer, Ok(Ok(_))), "{subject} was answered");
+        }
+        let stored = learner.request("pl.run-1.updated.1", "x".into()).await.unwrap();
+        assert!(!stored.payload.is_empty());
     });
 }
 

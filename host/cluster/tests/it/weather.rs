@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pl_cluster::{
-    Connection, Coordinator, CoordinatorOptions, Error, Next, Role, ServerAddress, Worker, runs,
+    Connection, Coordinator, CoordinatorOptions, Error, LeaseQueue, Next, Role, ServerAddress, Worker, runs,
 };
 use serde_json::Value;
 
@@ -36,7 +36,9 @@ fn a_slow_link_delays_and_loses_nothing() {
         link.set(State::Delayed(Duration::from_millis(40)));
         let coordinator = Arc::new(server.coordinator().await);
         let worker =
-            Worker::join(&connect(&server, &link, Role::Worker).await, "run-1", "far").await.unwrap();
+            Worker::join(&connect(&server, &link, Role::Worker).await, "run-1", LeaseQueue::Workers, "far")
+                .await
+                .unwrap();
         let far = play(worker, 1);
         play_step(&coordinator, 1, 4).await;
         coordinator.end().await;
@@ -50,7 +52,9 @@ fn a_worker_behind_a_silent_link_loses_its_lease_and_its_late_result() {
         let link = Link::to(&server.server.address(Role::Worker).url).await;
         let coordinator = Arc::new(server.coordinator().await);
         let worker =
-            Worker::join(&connect(&server, &link, Role::Worker).await, "run-1", "far").await.unwrap();
+            Worker::join(&connect(&server, &link, Role::Worker).await, "run-1", LeaseQueue::Workers, "far")
+                .await
+                .unwrap();
         let playing = {
             let coordinator = Arc::clone(&coordinator);
             tokio::spawn(async move { coordinator.play(lease(1, 0), as_it_is).await.unwrap() })
@@ -75,11 +79,13 @@ fn a_coordinator_and_workers_whose_links_are_cut_go_on() {
             Link::to(&server.server.address(Role::Worker).url).await,
         ];
         let connection = connect(&server, &ours, Role::Coordinator).await;
-        let options = CoordinatorOptions { run: "run-1".into(), lease: LEASE };
+        let options = CoordinatorOptions { run: "run-1".into(), lease: LEASE, learners: Vec::new() };
         let coordinator = Arc::new(Coordinator::start(&connection, &options).await.unwrap());
         coordinator.open_to_workers("0", b"manifest", Vec::new()).await.unwrap();
         let worker =
-            Worker::join(&connect(&server, &theirs, Role::Worker).await, "run-1", "a").await.unwrap();
+            Worker::join(&connect(&server, &theirs, Role::Worker).await, "run-1", LeaseQueue::Workers, "a")
+                .await
+                .unwrap();
         let worker = play(worker, 1);
         for step in 1..=2 {
             let link = if step % 2 == 0 { &ours } else { &theirs };
@@ -143,7 +149,7 @@ fn a_full_store_is_named_and_waited_for() {
         let info = tasks.info().await.unwrap().clone();
         context.update_stream(config(64, &info)).await.unwrap();
         let connection = server.connect(Role::Coordinator).await.with_patience(LEASE);
-        let options = CoordinatorOptions { run: "run-1".into(), lease: LEASE };
+        let options = CoordinatorOptions { run: "run-1".into(), lease: LEASE, learners: Vec::new() };
         let second = Coordinator::start(&connection, &options).await.unwrap();
         let message = second.play(lease(3, 0), as_it_is).await.unwrap_err().to_string();
         assert!(
@@ -164,7 +170,10 @@ fn a_run_of_another_version_is_not_joined() {
         entry["protocol"] = 1.into();
         entry["program"] = "0.0.9".into();
         registry.put("run-1", entry.to_string().into()).await.unwrap();
-        let refused = Worker::join(&server.connect(Role::Worker).await, "run-1", "a").await.err().unwrap();
+        let refused = Worker::join(&server.connect(Role::Worker).await, "run-1", LeaseQueue::Workers, "a")
+            .await
+            .err()
+            .unwrap();
         assert!(matches!(refused, Error::Protocol { protocol: 1, .. }), "{refused}");
         assert!(refused.to_string().contains("pl-host 0.0.9 with protocol 1"), "{refused}");
     });
@@ -175,7 +184,7 @@ fn the_newest_run_is_the_one_that_was_listed_last_whatever_the_clocks_say() {
     test(async |server| {
         let connection = server.connect(Role::Coordinator).await;
         for run in ["first", "second"] {
-            let options = CoordinatorOptions { run: run.into(), lease: LEASE };
+            let options = CoordinatorOptions { run: run.into(), lease: LEASE, learners: Vec::new() };
             let coordinator = Coordinator::start(&connection, &options).await.unwrap();
             coordinator.open_to_workers("0", b"manifest", Vec::new()).await.unwrap();
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use pl_cluster::{Coordinator, Lease};
+use pl_cluster::{Coordinator, Lease, LeaseQueue};
 use pl_rollout::{Attempt, PlayEpisodes, RolloutPlan};
 
 use crate::error::cluster::ClusterError;
@@ -62,7 +62,8 @@ impl LeasedTeam {
             let body = postcard::to_allocvec(&task)
                 .map_err(|error| ClusterError::Result { task: name.clone(), reason: error.to_string() })?;
             let references = weights.iter().map(|weights| weights.reference.clone()).collect();
-            let lease = Lease { task: name, step: task.step, weights: references, body };
+            let lease =
+                Lease { queue: LeaseQueue::Workers, task: name, step: task.step, weights: references, body };
             let decode = |bytes: &[u8]| results::decode(&task, bytes).map(Arc::from);
             Ok(coordinator.play(lease, decode).await?)
         };

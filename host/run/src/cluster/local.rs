@@ -1,18 +1,19 @@
-//! A cluster on this machine: a server and workers that end with the run.
+//! A cluster on this machine: a server, workers and learners that end with the run.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use pl_cluster::{LocalServer, Role, ServerAddress};
+use pl_cluster::{LearnerEntry, LocalServer, Role, ServerAddress};
 
 use crate::error::cluster::ClusterError;
 
 use super::options::AttachedCommands;
 
-/// A server and workers on this machine.
+/// A server, workers and learners on this machine.
 pub(super) struct LocalCluster {
-    // Workers end before their server.
-    workers: Vec<Child>,
+    // They end before their server.
+    processes: Vec<Child>,
     server: LocalServer,
     folder: PathBuf,
     count: u32,
@@ -28,7 +29,7 @@ impl LocalCluster {
     ) -> Result<LocalCluster, ClusterError> {
         let server = LocalServer::start(folder, |server| attach(&commands, &server))?;
         let folder = folder.to_path_buf();
-        Ok(LocalCluster { workers: Vec::new(), server, folder, count, commands })
+        Ok(LocalCluster { processes: Vec::new(), server, folder, count, commands })
     }
 
     /// Returns the address for the coordinator.
@@ -36,36 +37,54 @@ impl LocalCluster {
         self.server.address(Role::Coordinator)
     }
 
-    /// Starts the workers. What they write goes to a file each.
-    pub fn start_workers(&mut self, run: &str) -> Result<(), ClusterError> {
+    /// Starts the workers and the learners. What they write goes to a file each.
+    pub fn start_processes(&mut self, run: &str, learners: &[LearnerEntry]) -> Result<(), ClusterError> {
         for number in 1..=self.count {
-            let Some((program, arguments)) = self.commands.worker.split_first() else { continue };
             let name = format!("local-{number}");
-            let mut worker = Command::new(program);
-            let ServerAddress { url, credentials, .. } = self.server.address(Role::Worker);
-            worker.args(arguments).args(["--nats", &url]);
-            if let Some(credentials) = credentials {
-                worker.arg("--nats-credentials").arg(credentials);
-            }
-            worker.args(["--run", run, "--name", &name]);
-            let path = self.folder.join(format!("{name}.log"));
-            let failed = |source| ClusterError::File { path: path.clone(), source };
-            let log = std::fs::File::create(&path).map_err(failed)?;
-            let output = log.try_clone().map_err(failed)?;
-            let mut command = attach(&self.commands, &worker);
-            command.stdin(Stdio::null()).stdout(output).stderr(log);
-            let failed = |source| ClusterError::File { path: PathBuf::from(program), source };
-            self.workers.push(command.spawn().map_err(failed)?);
+            let command = self.command(&self.commands.worker, Role::Worker, (run, &name));
+            self.spawn(command, &name)?;
         }
+        for LearnerEntry { learner, policies } in learners {
+            let name = format!("learner-{learner}");
+            let mut command = self.command(&self.commands.learner, Role::Learner, (run, &name));
+            command.arg("--policy").args(policies.first());
+            self.spawn(command, &name)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the command of a process that takes part in a run under a name.
+    fn command(&self, program: &[OsString], role: Role, (run, name): (&str, &str)) -> Command {
+        let (program, arguments) =
+            program.split_first().map_or((OsString::new(), &[][..]), |(first, rest)| (first.clone(), rest));
+        let mut command = Command::new(program);
+        let ServerAddress { url, credentials, .. } = self.server.address(role);
+        command.args(arguments).args(["--nats", &url]);
+        if let Some(credentials) = credentials {
+            command.arg("--nats-credentials").arg(credentials);
+        }
+        command.args(["--run", run, "--name", name]);
+        command
+    }
+
+    fn spawn(&mut self, inner: Command, name: &str) -> Result<(), ClusterError> {
+        let path = self.folder.join(format!("{name}.log"));
+        let failed = |source| ClusterError::File { path: path.clone(), source };
+        let log = std::fs::File::create(&path).map_err(failed)?;
+        let output = log.try_clone().map_err(failed)?;
+        let mut command = attach(&self.commands, &inner);
+        command.stdin(Stdio::null()).stdout(output).stderr(log);
+        let failed = |source| ClusterError::File { path: PathBuf::from(inner.get_program()), source };
+        self.processes.push(command.spawn().map_err(failed)?);
         Ok(())
     }
 }
 
 impl Drop for LocalCluster {
     fn drop(&mut self) {
-        for worker in &mut self.workers {
-            drop(worker.kill());
-            drop(worker.wait());
+        for process in &mut self.processes {
+            drop(process.kill());
+            drop(process.wait());
         }
     }
 }

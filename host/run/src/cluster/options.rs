@@ -4,11 +4,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pl_cluster::ServerAddress;
-use tch::Device;
+use pl_cluster::{LearnerEntry, MOST_LEARNERS, ServerAddress};
+use pl_trainer::Trainer;
 
 use crate::error::Error;
+use crate::error::cluster::ClusterError;
 use crate::workflow::CheckedWorkflow;
+
+use super::joined_run::Participant;
 
 /// Environment variable with the token of a NATS server that asks for one.
 pub const TOKEN_VARIABLE: &str = "PL_HOST_NATS_TOKEN";
@@ -23,6 +26,8 @@ pub struct ClusterOptions {
     /// Time after which the tasks of a worker that is gone are played by another. `None` for that of the workflow's `cluster`
     /// block, or 30 seconds.
     pub lease: Option<Duration>,
+    /// Policies whose learners are processes of their own. `None` for those of the workflow's `cluster` block.
+    pub learners: Option<Vec<String>>,
 }
 
 /// Server between the machines.
@@ -91,6 +96,38 @@ impl ClusterOptions {
         })
     }
 
+    /// Returns the learners in processes of their own.
+    ///
+    /// # Errors
+    /// If a policy has no learner.
+    pub(super) fn learners_of(
+        &self,
+        checked: &CheckedWorkflow,
+        trainer: &Trainer,
+    ) -> Result<Vec<LearnerEntry>, Error> {
+        let of_workflow = || checked.cluster().map(|cluster| cluster.learners.as_slice());
+        let wanted = self.learners.as_deref().or_else(of_workflow).unwrap_or_default();
+        let names = |learner: &pl_trainer::Learner| -> Vec<String> {
+            learner.policies().iter().map(|policy| policy.name.clone()).collect()
+        };
+        let all: Vec<Vec<String>> = trainer.learners().iter().map(names).collect();
+        if let Some(policy) = wanted.iter().find(|policy| !all.iter().any(|own| own.contains(policy))) {
+            let (policy, known) = (policy.clone(), all.concat());
+            return Err(Error::cluster(ClusterError::NotTrained { policy, known }));
+        }
+        let is_wanted = |own: &[String]| own.iter().any(|policy| wanted.contains(policy));
+        let entries = all.into_iter().zip(0..).filter(|(own, _)| is_wanted(own));
+        let entries: Vec<LearnerEntry> =
+            entries.map(|(policies, learner)| LearnerEntry { learner, policies }).collect();
+        match entries.last() {
+            Some(last) if last.learner >= MOST_LEARNERS => {
+                let what = format!("more than {MOST_LEARNERS} learners");
+                Err(Error::cluster(ClusterError::Unsupported { what, hint: "train some of them here" }))
+            }
+            _ => Ok(entries),
+        }
+    }
+
     /// Returns the time after which the tasks of a worker that is gone are played by another.
     pub(super) fn lease_of(&self, checked: &CheckedWorkflow) -> Duration {
         self.lease.or_else(|| checked.cluster().map(|cluster| cluster.lease)).unwrap_or(DEFAULT_LEASE)
@@ -104,6 +141,8 @@ pub struct AttachedCommands {
     pub attached: Vec<OsString>,
     /// Program and arguments of a worker. `--nats URL --run NAME --name NAME` follows.
     pub worker: Vec<OsString>,
+    /// Program and arguments of a learner. The same follows, and `--policy NAME`.
+    pub learner: Vec<OsString>,
 }
 
 /// Options of a worker.
@@ -116,10 +155,5 @@ pub struct WorkerOptions {
     pub name: String,
     /// Tasks that are played at a time.
     pub slots: u32,
-    pub device: Device,
-    /// Allows runs to use the files, hosts and variables of this machine that their workflows name.
-    pub trust: bool,
-    /// Takes part although this CPU is of another kind than the coordinator's, so that the bits of the run may depend on
-    /// who plays a task.
-    pub mixed_cpus: bool,
+    pub participant: Participant,
 }

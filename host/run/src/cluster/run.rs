@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pl_cluster::{Connection, Coordinator, CoordinatorOptions, Role, WeightsRef, random_digits};
+use pl_cluster::{
+    Connection, Coordinator, CoordinatorOptions, LearnerEntry, Lease, Role, WeightsRef, random_digits,
+};
 use pl_record::{Lock, RunFolder, write_atomically};
 use pl_rollout::PlayEpisodes;
 use serde::{Deserialize, Serialize};
@@ -42,6 +44,8 @@ struct ClusterName {
 pub(crate) struct ClusterRun {
     coordinator: Arc<Coordinator>,
     formats: ModelFormats,
+    /// Learners in processes of their own.
+    learners: Vec<LearnerEntry>,
     runtime: Handle,
     /// Last step whose results were removed from the server.
     forgotten: Mutex<u64>,
@@ -65,6 +69,7 @@ impl ClusterRun {
     ) -> Result<Option<ClusterRun>, Error> {
         let Some(server) = options.server_of(checked)? else { return Ok(None) };
         let manifest = manifest::collect(checked, stored, lock)?;
+        let learners = options.learners_of(checked, &session.trainer)?;
         let run = name_of(root)?;
         let (address, mut local) = match server {
             RunServer::Address(address) => (address, None),
@@ -77,7 +82,8 @@ impl ClusterRun {
         let starting = async {
             let name = format!("pl-host run {run}");
             let connection = Connection::open(&address, &name, Role::Coordinator).await?;
-            let settings = CoordinatorOptions { run: run.clone(), lease: options.lease_of(checked) };
+            let (lease, learners) = (options.lease_of(checked), learners.clone());
+            let settings = CoordinatorOptions { run: run.clone(), lease, learners };
             let coordinator = Coordinator::start(&connection, &settings).await?;
             let mut files = Vec::new();
             for file in manifest.files {
@@ -88,16 +94,18 @@ impl ClusterRun {
                     hash: coordinator.put_blob(&bytes).await?,
                 });
             }
-            coordinator.open_to_workers(env!("CARGO_PKG_VERSION"), &manifest.bytes, files).await?;
+            let program = env!("CARGO_PKG_VERSION");
+            coordinator.open_to_workers(program, &manifest.bytes, files).await?;
             Ok::<_, ClusterError>(coordinator)
         };
         let coordinator = Arc::new(host.block_on(starting).map_err(Error::cluster)?);
         if let Some(local) = &mut local {
-            local.start_workers(&run).map_err(Error::cluster)?;
+            local.start_processes(&run, &learners).map_err(Error::cluster)?;
         }
         Ok(Some(ClusterRun {
             coordinator,
             formats: ModelFormats::of(&session.trainer),
+            learners,
             runtime: host.handle(),
             forgotten: Mutex::new(step),
             _local: local,
@@ -125,6 +133,41 @@ impl ClusterRun {
         let reference = storing.await.map_err(Error::cluster)?;
         let (coordinator, runtime) = (Arc::clone(&self.coordinator), self.runtime.clone());
         Ok(Arc::new(LeasedWeights::new(reference, coordinator, runtime)))
+    }
+
+    /// Returns the positions of the learners that other processes train.
+    pub fn remote_learners(&self) -> impl Iterator<Item = usize> + '_ {
+        self.learners.iter().map(|own| own.learner as usize)
+    }
+
+    /// Dimensions and formats of the policies' models.
+    pub(super) fn formats(&self) -> &ModelFormats {
+        &self.formats
+    }
+
+    /// Stores bytes under their hash. Returns the hash.
+    ///
+    /// # Errors
+    /// If the server fails.
+    pub(super) async fn put(&self, bytes: &[u8]) -> Result<String, Error> {
+        self.coordinator.put_blob(bytes).await.map_err(|error| Error::cluster(error.into()))
+    }
+
+    /// Removes bytes that no lease names any more.
+    pub async fn remove(&self, hash: &str) {
+        self.coordinator.remove_blob(hash).await;
+    }
+
+    /// Publishes a lease and waits for its result.
+    ///
+    /// # Errors
+    /// If nobody can do it, or the server fails.
+    pub(super) async fn lease<T>(
+        &self,
+        lease: Lease,
+        check: impl Fn(&[u8]) -> Result<T, ClusterError>,
+    ) -> Result<T, Error> {
+        self.coordinator.play(lease, check).await.map_err(|error| Error::cluster(error.into()))
     }
 
     /// Returns a player whose episodes workers play with these weights.

@@ -1,6 +1,5 @@
 //! Weights of a learner's policies as bytes: adapters in PEFT form, whole models in Hugging Face form, both as f32.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,6 +12,8 @@ use tch::Device;
 
 use crate::checkpoints::PolicyVersions;
 use crate::error::cluster::ClusterError;
+
+use super::stored_files::{StoredFile, files_of, load_files};
 
 /// Weights of a learner's policies after an update.
 #[derive(Serialize, Deserialize)]
@@ -41,12 +42,6 @@ enum StoredUpdate {
         weight: Vec<f32>,
         bias: f32,
     },
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredFile {
-    name: String,
-    bytes: Vec<u8>,
 }
 
 /// Encodes a learner's weights, those of the start included. Whole models are stored in their `formats`.
@@ -124,6 +119,29 @@ impl StoredWeights {
         postcard::from_bytes(bytes).map_err(|error| unreadable(error.to_string()))
     }
 
+    /// Returns policies with these weights in place of their own.
+    ///
+    /// # Errors
+    /// If they don't fit the models of the workflow.
+    pub fn serve(
+        self,
+        mut served: Vec<ServedPolicy>,
+        formats: &ModelFormats,
+    ) -> Result<Vec<ServedPolicy>, ClusterError> {
+        for (policy, update, version) in self.updates(formats)? {
+            let own = served.iter_mut().find(|own| own.policy == policy);
+            let own = own.ok_or_else(|| unreadable(format!("policy {policy} is not of this learner")))?;
+            own.version = version;
+            match update {
+                WeightUpdate::Adapter(adapter) => own.adapter = Some(adapter),
+                WeightUpdate::Weights(weights) => own.weights = Some(weights),
+                WeightUpdate::ValueHead(head) => own.value_head = Some(head),
+                WeightUpdate::Version => {}
+            }
+        }
+        Ok(served)
+    }
+
     /// Returns true if policies without an adapter are among them, whose weights replace earlier ones.
     pub fn has_models(&self) -> bool {
         self.policies.iter().any(|policy| matches!(policy.update, StoredUpdate::Model(_)))
@@ -146,11 +164,11 @@ impl StoredWeights {
             let format = format.ok_or_else(|| unreadable(format!("there is no policy {policy}")))?;
             let update = match update {
                 StoredUpdate::Adapter(files) => {
-                    WeightUpdate::Adapter(read(files, |folder| Adapter::load(folder, &format.config))?)
+                    WeightUpdate::Adapter(load_files(files, |folder| Adapter::load(folder, &format.config))?)
                 }
                 StoredUpdate::Model(files) => {
                     let load = |folder: &Path| Model::load(folder, format.device, format.dtype);
-                    WeightUpdate::Weights(read(files, load)?.weights)
+                    WeightUpdate::Weights(load_files(files, load)?.weights)
                 }
                 StoredUpdate::ValueHead { weight, bias } => {
                     WeightUpdate::ValueHead(ValueHeadWeights { weight, bias })
@@ -160,45 +178,6 @@ impl StoredWeights {
         }
         Ok(updates)
     }
-}
-
-/// Returns the files that `save` writes into a folder.
-fn files_of(
-    save: impl FnOnce(&Path) -> Result<(), pl_model::Error>,
-) -> Result<Vec<StoredFile>, ClusterError> {
-    let folder = temporary()?;
-    save(folder.path()).map_err(|error| unreadable(error.to_string()))?;
-    let failed = |source| ClusterError::File { path: folder.path().to_path_buf(), source };
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder.path()).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let bytes = fs::read(&path).map_err(|source| ClusterError::File { path: path.clone(), source })?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        files.push(StoredFile { name, bytes });
-    }
-    // The order of a folder's entries is the file system's.
-    files.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(files)
-}
-
-/// Writes files into a folder from which `load` reads.
-fn read<T>(
-    files: Vec<StoredFile>,
-    load: impl FnOnce(&Path) -> Result<T, pl_model::Error>,
-) -> Result<T, ClusterError> {
-    let folder = temporary()?;
-    for StoredFile { name, bytes } in files {
-        // A name with a folder in it would lead elsewhere.
-        let Some(name) = Path::new(&name).file_name() else { continue };
-        let path = folder.path().join(name);
-        fs::write(&path, bytes).map_err(|source| ClusterError::File { path, source })?;
-    }
-    load(folder.path()).map_err(|error| unreadable(error.to_string()))
-}
-
-fn temporary() -> Result<tempfile::TempDir, ClusterError> {
-    let folder = tempfile::Builder::new().prefix("pl-host-weights-").tempdir();
-    folder.map_err(|source| ClusterError::File { path: std::env::temp_dir(), source })
 }
 
 fn unreadable(reason: String) -> ClusterError {

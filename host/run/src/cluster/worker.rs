@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use pl_cluster::{Connection, LeasedTask, Next, Role, Worker, WorkerStatus};
+use pl_cluster::{Connection, LeaseQueue, LeasedTask, Next, Role, Worker, WorkerStatus};
 use pl_dsl::workflow::Evaluation;
-use pl_record::Lock;
 use pl_rollout::{Attempt, EpisodeSetup, PlayEpisodes};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -16,19 +15,15 @@ use crate::error::Error;
 use crate::error::cluster::ClusterError;
 use crate::evaluation::of_evaluation;
 use crate::host::Host;
-use crate::lock::{lock_of, start_date};
-use crate::permissions::Given;
 use crate::progress::Notice;
-use crate::session::{LocatedModels, Session};
 use crate::stop_request::StopRequest;
 
 use super::cpu::cpu_kind;
-use super::manifest::Manifest;
+use super::joined_run::{JoinedRun, Part};
 use super::options::WorkerOptions;
 use super::results;
 use super::task::{TaskToPlay, Team};
 use super::weights::ModelFormats;
-use super::worker_files;
 use super::worker_weights::WorkerWeights;
 
 /// Pause before a server is asked again for runs.
@@ -50,7 +45,7 @@ pub fn work(host: &Host, options: &WorkerOptions, stop: &StopRequest) -> Result<
             std::thread::sleep(PAUSE);
             continue;
         };
-        let joined = host.block_on(Worker::join(&connection, &run, &options.name));
+        let joined = host.block_on(Worker::join(&connection, &run, LeaseQueue::Workers, &options.name));
         let worker = match joined {
             Ok(worker) => worker,
             // It has ended since it was listed.
@@ -77,20 +72,7 @@ async fn find(connection: &Connection, options: &WorkerOptions) -> Result<Option
 /// Plays tasks of a run until it has ended, or a stop is requested.
 fn take_part(host: &Host, worker: &Worker, options: &WorkerOptions, stop: &StopRequest) -> Result<(), Error> {
     let run = &worker.entry().run;
-    let manifest = host.block_on(manifest(worker))?;
-    check_cpu(run, &manifest.cpu, options)?;
-    let folder = host.block_on(worker_files::fetch(worker))?;
-    let stored = manifest.workflow.in_folder(folder.clone())?;
-    let mut checked = stored.open(host, &folder, Given::new([], &folder))?;
-    if options.trust {
-        checked.allow_wants();
-    }
-    checked.require_permissions()?;
-    let models = LocatedModels::find(host, &checked, options.device)?;
-    let date = start_date(&manifest.lock);
-    let session = Session::load(host, &checked, &checked.workflow, models, manifest.lock.seed, date)?;
-    let now = lock_of(host, &checked, &session)?;
-    check_lock(run, &manifest.lock, now)?;
+    let JoinedRun { checked, session } = JoinedRun::open(host, worker, &options.participant, Part::Plays)?;
     host.notify(Notice::JoinedRun { run: run.clone() });
     let player = Arc::new(TaskPlayer {
         weights: WorkerWeights::new(
@@ -106,42 +88,6 @@ fn take_part(host: &Host, worker: &Worker, options: &WorkerOptions, stop: &StopR
     let ended = host.block_on(Arc::clone(&player).play_all(worker, options, stop));
     host.notify(Notice::LeftRun { run: run.clone(), played: player.played.load(Ordering::Relaxed) });
     ended
-}
-
-async fn manifest(worker: &Worker) -> Result<Manifest, Error> {
-    let entry = worker.entry();
-    let bytes = worker.blob(&entry.manifest).await.map_err(|error| Error::cluster(error.into()))?;
-    serde_json::from_slice(&bytes).map_err(|error| {
-        let (what, reason) = (format!("the workflow of run {}", entry.run), error.to_string());
-        Error::cluster(ClusterError::Unreadable { what, reason })
-    })
-}
-
-fn check_cpu(run: &str, coordinator: &str, options: &WorkerOptions) -> Result<(), Error> {
-    let own = cpu_kind();
-    if own == coordinator {
-        return Ok(());
-    }
-    if options.mixed_cpus {
-        tracing::warn!(own, coordinator, "the CPUs differ: the bits of the run depend on who plays a task");
-        return Ok(());
-    }
-    let difference = format!(
-        "CPU: the coordinator has {coordinator}, this machine has {own}, so the bits of the run would depend on who plays \
-         a task; --mixed-cpus allows it"
-    );
-    Err(Error::cluster(ClusterError::Differs { run: run.to_owned(), differences: vec![difference] }))
-}
-
-/// Checks that this machine has the models, plugins, threads and the version of the coordinator.
-fn check_lock(run: &str, coordinator: &Lock, now: Lock) -> Result<(), Error> {
-    // Tasks come with the leases, and corpora were fetched by their hashes.
-    let now = Lock { data: coordinator.data.clone(), ..now };
-    let differences = coordinator.differences(&now);
-    if differences.is_empty() {
-        return Ok(());
-    }
-    Err(Error::cluster(ClusterError::Differs { run: run.to_owned(), differences }))
 }
 
 /// Plays tasks with the engine of this process.
@@ -167,6 +113,7 @@ impl TaskPlayer {
                 worker: options.name.clone(),
                 program: env!("CARGO_PKG_VERSION").to_owned(),
                 cpu: cpu_kind(),
+                policies: Vec::new(),
                 slots: options.slots,
                 playing: player.playing.load(Ordering::Relaxed),
                 played: player.played.load(Ordering::Relaxed),
@@ -254,33 +201,5 @@ impl TaskPlayer {
                 Some(of_evaluation(setup, evaluation))
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn options(mixed_cpus: bool) -> WorkerOptions {
-        WorkerOptions {
-            address: pl_cluster::ServerAddress::default(),
-            run: None,
-            name: "a".to_owned(),
-            slots: 1,
-            device: tch::Device::Cpu,
-            trust: false,
-            mixed_cpus,
-        }
-    }
-
-    #[test]
-    fn another_kind_of_cpu_is_refused_unless_the_user_takes_it() {
-        check_cpu("run-1", &cpu_kind(), &options(false)).unwrap();
-        let message = check_cpu("run-1", "riscv64", &options(false)).unwrap_err().to_string();
-        assert!(
-            message.contains("the coordinator has riscv64") && message.contains("--mixed-cpus"),
-            "{message}"
-        );
-        check_cpu("run-1", "riscv64", &options(true)).unwrap();
     }
 }

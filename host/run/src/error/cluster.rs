@@ -20,7 +20,25 @@ pub enum ClusterError {
     /// A file of the cache or of the run can't be read or written.
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
+    /// A policy that is to be trained by another process is not trained.
+    #[error("no learner trains policy `{policy}`; the trained policies are {}", known.join(", "))]
+    NotTrained { policy: String, known: Vec<String> },
+    /// A run has no learner for this process, or several.
+    #[error(
+        "run {run} has no learner for {}; {}",
+        policy.as_ref().map_or_else(|| "this process".to_owned(), |policy| format!("policy `{policy}`")),
+        choices(known)
+    )]
+    NoSuchLearner { run: String, policy: Option<String>, known: Vec<String> },
     /// A worker's result is not one of its task.
     #[error("the result of task {task} is not one: {reason}; a worker is broken or of another version")]
     Result { task: String, reason: String },
+}
+
+/// Returns what to do about a learner that is not known.
+fn choices(known: &[String]) -> String {
+    match known {
+        [] => "start it with `--learners POLICY,…`, or with `learners` in its `cluster` block".to_owned(),
+        known => format!("choose one of its policies by `--policy`: {}", known.join(", ")),
+    }
 }

@@ -1,5 +1,6 @@
 //! Threads of the learners: each trains on the steps that it is given, one after the other.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,9 +9,10 @@ use std::time::Instant;
 
 use pl_kernels::cpu::affinity;
 use pl_rollout::SPAN_TARGET;
-use pl_trainer::{LearnerTraining, UpdateProgress};
+use pl_trainer::{LearnerTraining, LearnerUpdate, ServedPolicy, UpdateProgress};
 use pl_types::Transition;
 
+use crate::cluster::{RemoteLearner, RemoteSource};
 use crate::error::Error;
 use crate::host::Host;
 use crate::progress::Activity;
@@ -65,17 +67,21 @@ impl<'t, 'h> LearnerThreads<'t, 'h> {
         host: &'h Host,
         copies: bool,
         events: &EventSender,
+        remote: &'t mut BTreeMap<usize, RemoteLearner>,
     ) -> LearnerThreads<'t, 'h>
     where
         't: 'scope,
         'h: 'scope,
     {
+        let mut remote: BTreeMap<usize, &'t mut RemoteLearner> =
+            remote.iter_mut().map(|(learner, own)| (*learner, own)).collect();
         let names = learners.iter().map(LearnerTraining::names).collect();
         let mut threads = LearnerThreads { orders: Vec::new(), only: None, events: events.clone(), names };
         let is_alone = learners.len() == 1 && cores.iter().all(Vec::is_empty);
         for (index, training) in learners.into_iter().enumerate() {
             let cores = cores.get(index).cloned().unwrap_or_default();
-            let thread = LearnerThread { index, training, cores, host, copies };
+            let remote = remote.remove(&index);
+            let thread = LearnerThread { index, training, remote, cores, host, copies };
             if is_alone {
                 threads.only = Some(thread);
                 break;
@@ -103,6 +109,8 @@ impl<'t, 'h> LearnerThreads<'t, 'h> {
 struct LearnerThread<'t, 'h> {
     index: usize,
     training: LearnerTraining<'t>,
+    /// The process that does the updates. `None` for this one.
+    remote: Option<&'t mut RemoteLearner>,
     /// Empty for all.
     cores: Vec<u32>,
     host: &'h Host,
@@ -127,7 +135,7 @@ impl LearnerThread<'_, '_> {
 
     /// Lets this thread, and libtorch on it, compute on its cores alone.
     fn take_cores(&self) -> Result<(), Error> {
-        if !self.cores.is_empty() {
+        if !self.cores.is_empty() && self.remote.is_none() {
             affinity::confine_thread(&self.cores).map_err(|source| Error::Devices {
                 policy: self.training.names().join(", "),
                 source: source.into(),
@@ -142,19 +150,49 @@ impl LearnerThread<'_, '_> {
     }
 
     fn train(&mut self, order: &UpdateOrder) -> Result<TrainedStep, Error> {
+        let (step, started) = (order.step, Instant::now());
+        let (update, policies) = match self.remote.take() {
+            // Without an update, there is nothing to send.
+            Some(remote) if self.training.is_due(step) => {
+                let result = self.train_remotely(&mut *remote, order);
+                self.remote = Some(remote);
+                result?
+            }
+            remote => {
+                self.remote = remote;
+                (
+                    self.train_here(order)?,
+                    self.training.is_due(step).then(|| self.training.served(self.copies)),
+                )
+            }
+        };
+        Ok(TrainedStep { learner: self.index, step, update, policies, started, ended: Instant::now() })
+    }
+
+    fn train_here(&mut self, order: &UpdateOrder) -> Result<LearnerUpdate, Error> {
         let step = order.step;
         let trained: Vec<&Transition> =
             order.sources.iter().flat_map(|own| own.trained(&self.training, step)).collect();
-        let started = Instant::now();
         let mut tracker = self.host.progress().start(Activity::Update);
         let mut progress = |progress: UpdateProgress| tracker.update(progress.done, progress.total);
         let policies = self.training.names().join(", ");
         let span =
             tracing::info_span!(target: SPAN_TARGET, "update", step, policies, transitions = trained.len());
-        let update = span.in_scope(|| self.training.update(step, trained, order.shuffle, &mut progress))?;
-        drop(tracker);
-        let policies = self.training.is_due(step).then(|| self.training.served(self.copies));
-        let ended = Instant::now();
-        Ok(TrainedStep { learner: self.index, step, update, policies, started, ended })
+        Ok(span.in_scope(|| self.training.update(step, trained, order.shuffle, &mut progress))?)
+    }
+
+    fn train_remotely(
+        &self,
+        remote: &mut RemoteLearner,
+        order: &UpdateOrder,
+    ) -> Result<(LearnerUpdate, Option<Vec<ServedPolicy>>), Error> {
+        let source = |own: &'_ UpdateSource| RemoteSource {
+            step: own.step,
+            transitions: Arc::clone(&own.transitions),
+            left_out: own.left_out.clone(),
+        };
+        let sources = order.sources.iter().map(source).collect();
+        let served = self.training.served(false);
+        self.host.block_on(remote.update(order.step, sources, order.shuffle, served))
     }
 }

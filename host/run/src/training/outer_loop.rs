@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::checkpoints::PolicyVersions;
-use crate::cluster::ClusterRun;
+use crate::cluster::{ClusterRun, RemoteLearner};
 use crate::error::Error;
 use crate::evaluation::mean;
 use crate::generation::PolicyRouter;
@@ -137,6 +137,7 @@ impl TrainingRun<'_> {
             let rollout_events = sender.clone();
             scope.spawn(move || report_panic(&rollout_events, || thread.run(received, &rollout_events)));
             let last_planned = state.step + played.len() as u64;
+            let remote = start_remote(host, cluster.as_ref(), &session.trainer, state.step);
             let outer_loop = OuterLoop {
                 host,
                 train,
@@ -147,6 +148,7 @@ impl TrainingRun<'_> {
                 cluster: cluster.as_deref(),
                 seed: session.seed,
                 learner_cores: &session.learner_cores,
+                remote: remote?,
                 folder,
                 state,
                 played,
@@ -183,6 +185,8 @@ struct OuterLoop<'r> {
     seed: u64,
     /// Cores of each learner. Empty for all of them.
     learner_cores: &'r [Vec<u32>],
+    /// Learners in processes of their own.
+    remote: BTreeMap<usize, RemoteLearner>,
     folder: &'r mut RunFolder,
     state: &'r mut LoopState,
     /// Steps that were played and that some learner has not trained on yet. Their step files are written.
@@ -262,10 +266,14 @@ impl OuterLoop<'_> {
         let names = trainer.names().to_vec();
         let (host, sender, copies) = (self.host, self.sender.clone(), self.schedule.overlaps());
         let (learners, cores) = (trainer.learners_to_train()?, self.learner_cores);
-        std::thread::scope(|scope| {
-            let mut threads = LearnerThreads::start(scope, learners, cores, host, copies, &sender);
+        let mut remote = std::mem::take(&mut self.remote);
+        let trained = std::thread::scope(|scope| {
+            let mut threads =
+                LearnerThreads::start(scope, learners, cores, host, copies, &sender, &mut remote);
             self.train_side_by_side(&mut threads, &names, stop)
-        })
+        });
+        self.remote = remote;
+        trained
     }
 
     fn train_side_by_side(
@@ -537,8 +545,12 @@ impl OuterLoop<'_> {
     }
 
     /// Saves a checkpoint after the finished steps, with the steps that must have been played ahead of it.
-    fn save(&mut self, trainer: &Trainer, score: Option<EvaluationScore>) -> Result<(), Error> {
+    fn save(&mut self, trainer: &mut Trainer, score: Option<EvaluationScore>) -> Result<(), Error> {
         let step = self.state.step;
+        let mut unused = Vec::new();
+        for remote in self.remote.values_mut() {
+            unused.extend(self.host.block_on(remote.fetch_state(trainer, step))?);
+        }
         let last = self.schedule.played_before_checkpoint(step);
         while step + (self.played.len() as u64) < last {
             self.next_event()?;
@@ -551,7 +563,12 @@ impl OuterLoop<'_> {
         let earlier = self.kept.earlier(self.schedule, step);
         self.checkpoints.save_with(trainer, step, score, &json!(self.state), &cards, &earlier)?;
         if let Some(cluster) = self.cluster {
-            self.host.block_on(cluster.forget(step));
+            self.host.block_on(async {
+                cluster.forget(step).await;
+                for hash in &unused {
+                    cluster.remove(hash).await;
+                }
+            });
         }
         draw(self.host, self.folder);
         Ok(())
@@ -570,6 +587,21 @@ impl OuterLoop<'_> {
         let (step, steps) = (self.state.step, self.schedule.steps());
         self.host.progress().metrics(&MetricsLine { step, steps, evaluation, line, seconds });
     }
+}
+
+/// Returns the learners that other processes train, after `step` finished steps.
+fn start_remote(
+    host: &Host,
+    cluster: Option<&Arc<ClusterRun>>,
+    trainer: &Trainer,
+    step: u64,
+) -> Result<BTreeMap<usize, RemoteLearner>, Error> {
+    let Some(cluster) = cluster else { return Ok(BTreeMap::new()) };
+    let start = |learner: usize| {
+        let remote = host.block_on(RemoteLearner::start(cluster, trainer, learner, step))?;
+        Ok((learner, remote))
+    };
+    cluster.remote_learners().map(start).collect()
 }
 
 /// Returns the indices of all trained policies.

@@ -85,34 +85,33 @@ fn an_update_of_several_steps_is_one_update() {
 /// Steps of a window may be before a checkpoint, ahead of it, or both.
 #[test]
 fn a_run_that_is_killed_or_stopped_between_updates_ends_as_an_undisturbed_one() {
-    for schedule in [&["train.schedule=sync"][..], &["train.schedule=async", "train.staleness=2"]] {
-        for (scenario, file) in
-            [("flat-l3.mas", "model.safetensors"), ("tree-l2.mas", "adapter_model.safetensors")]
-        {
-            let workflow = Workflow::new(scenario, "");
-            let overrides = [&THIRDS[..], schedule].concat();
-            workflow.try_run("whole", &overrides).unwrap();
-            let same = |name: &str| {
-                let (whole, other) = (workflow.path("whole"), workflow.path(name));
-                for policy in ["first", "second"] {
-                    assert_same_results(&whole, &other, &format!("{policy}/{file}"));
-                }
-            };
-            for after in [1, 4, 5] {
-                let name = format!("killed after {after}");
-                workflow.try_run(&name, &overrides).unwrap();
-                for step in after + 1..=6 {
-                    let checkpoint = format!("{name}/checkpoints/step-{step:08}");
-                    std::fs::remove_dir_all(workflow.path(&checkpoint)).unwrap();
-                }
-                assert_eq!(resume(&workflow.path(&name), &[]).unwrap(), RunEnding::Done);
-                same(&name);
+    for (scenario, file, schedule) in [
+        ("tree-l2.mas", "adapter_model.safetensors", &["train.schedule=sync"][..]),
+        ("flat-l3.mas", "model.safetensors", &["train.schedule=async", "train.staleness=2"]),
+    ] {
+        let workflow = Workflow::new(scenario, "");
+        let overrides = [&THIRDS[..], schedule].concat();
+        workflow.try_run("whole", &overrides).unwrap();
+        let same = |name: &str| {
+            let (whole, other) = (workflow.path("whole"), workflow.path(name));
+            for policy in ["first", "second"] {
+                assert_same_results(&whole, &other, &format!("{policy}/{file}"));
             }
-            let ending = run_with_delays(&workflow, "stopped", &overrides, 5, Some(2));
-            assert_eq!(ending, RunEnding::Interrupted);
-            assert_eq!(resume(&workflow.path("stopped"), &[]).unwrap(), RunEnding::Done);
-            same("stopped");
+        };
+        for after in [1, 4, 5] {
+            let name = format!("killed after {after}");
+            workflow.try_run(&name, &overrides).unwrap();
+            for step in after + 1..=6 {
+                let checkpoint = format!("{name}/checkpoints/step-{step:08}");
+                std::fs::remove_dir_all(workflow.path(&checkpoint)).unwrap();
+            }
+            assert_eq!(resume(&workflow.path(&name), &[]).unwrap(), RunEnding::Done);
+            same(&name);
         }
+        let ending = run_with_delays(&workflow, "stopped", &overrides, 5, Some(2));
+        assert_eq!(ending, RunEnding::Interrupted);
+        assert_eq!(resume(&workflow.path("stopped"), &[]).unwrap(), RunEnding::Done);
+        same("stopped");
     }
 }
 

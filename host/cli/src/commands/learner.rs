@@ -1,0 +1,23 @@
+//! `pl-host learner`: does the updates of policies in runs that other processes coordinate.
+
+use pl_run::{LearnerOptions, learn};
+
+use crate::app::App;
+use crate::arguments::cluster::LearnerArgs;
+use crate::commands::cluster::address;
+use crate::commands::worker::{default_name, participant};
+use crate::exit::CommandResult;
+use crate::interrupt::stop_on_signals;
+
+pub fn run(app: &App, arguments: &LearnerArgs) -> CommandResult {
+    let stop = stop_on_signals(app);
+    let options = LearnerOptions {
+        address: address(&arguments.server.nats, &arguments.server.access),
+        run: arguments.run.clone(),
+        policy: arguments.policy.clone(),
+        name: arguments.name.clone().unwrap_or_else(default_name),
+        participant: participant(app, &arguments.participant)?,
+    };
+    eprintln!("learner {}", options.name);
+    Ok(learn(&app.host, &options, &stop)?)
+}

@@ -1,0 +1,125 @@
+//! A run of another process that this one takes part in.
+
+use std::path::PathBuf;
+
+use pl_cluster::Worker;
+use pl_record::Lock;
+use tch::Device;
+
+use crate::error::Error;
+use crate::error::cluster::ClusterError;
+use crate::host::Host;
+use crate::lock::{lock_of, start_date};
+use crate::permissions::Given;
+use crate::session::{LocatedModels, Session};
+use crate::workflow::CheckedWorkflow;
+
+use super::cpu::cpu_kind;
+use super::manifest::Manifest;
+use super::worker_files;
+
+/// What a process that takes part in runs allows and has.
+#[derive(Debug, Clone)]
+pub struct Participant {
+    pub device: Device,
+    /// Allows runs to use the files, hosts and variables of this machine that their workflows name.
+    pub trust: bool,
+    /// Takes part although this CPU is of another kind than the coordinator's, so that the bits of the run may depend on
+    /// who does what.
+    pub mixed_cpus: bool,
+}
+
+/// Part that a process takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Plays,
+    /// The coordinator may have another device.
+    Trains,
+}
+
+/// A run whose workflow is checked and loaded here.
+pub(super) struct JoinedRun {
+    pub checked: CheckedWorkflow,
+    pub session: Session,
+}
+
+impl JoinedRun {
+    /// Fetches what a run consists of, and loads it.
+    ///
+    /// # Errors
+    /// If the server is away, this machine differs from the coordinator's, or the workflow needs more than is allowed here.
+    pub fn open(host: &Host, worker: &Worker, own: &Participant, part: Part) -> Result<JoinedRun, Error> {
+        let run = &worker.entry().run;
+        let manifest = host.block_on(manifest(worker))?;
+        check_cpu(run, &manifest.cpu, own)?;
+        let folder: PathBuf = host.block_on(worker_files::fetch(worker))?;
+        let stored = manifest.workflow.in_folder(folder.clone())?;
+        let mut checked = stored.open(host, &folder, Given::new([], &folder))?;
+        if own.trust {
+            checked.allow_wants();
+        }
+        checked.require_permissions()?;
+        let models = LocatedModels::find(host, &checked, own.device)?;
+        let date = start_date(&manifest.lock);
+        let session = Session::load(host, &checked, &checked.workflow, models, manifest.lock.seed, date)?;
+        let mut now = lock_of(host, &checked, &session)?;
+        if part == Part::Trains {
+            now.device.clone_from(&manifest.lock.device);
+        }
+        check_lock(run, &manifest.lock, now)?;
+        Ok(JoinedRun { checked, session })
+    }
+}
+
+async fn manifest(worker: &Worker) -> Result<Manifest, Error> {
+    let entry = worker.entry();
+    let bytes = worker.blob(&entry.manifest).await.map_err(|error| Error::cluster(error.into()))?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let (what, reason) = (format!("the workflow of run {}", entry.run), error.to_string());
+        Error::cluster(ClusterError::Unreadable { what, reason })
+    })
+}
+
+fn check_cpu(run: &str, coordinator: &str, participant: &Participant) -> Result<(), Error> {
+    let own = cpu_kind();
+    if own == coordinator {
+        return Ok(());
+    }
+    if participant.mixed_cpus {
+        tracing::warn!(own, coordinator, "the CPUs differ: the bits of the run depend on who does what");
+        return Ok(());
+    }
+    let difference = format!(
+        "CPU: the coordinator has {coordinator}, this machine has {own}, so the bits of the run would depend on who plays \
+         a task; --mixed-cpus allows it"
+    );
+    Err(Error::cluster(ClusterError::Differs { run: run.to_owned(), differences: vec![difference] }))
+}
+
+/// Checks that this machine has the models, plugins, threads and the version of the coordinator.
+fn check_lock(run: &str, coordinator: &Lock, now: Lock) -> Result<(), Error> {
+    // Tasks come with the leases, and corpora were fetched by their hashes.
+    let now = Lock { data: coordinator.data.clone(), ..now };
+    let differences = coordinator.differences(&now);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(Error::cluster(ClusterError::Differs { run: run.to_owned(), differences }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_kind_of_cpu_is_refused_unless_the_user_takes_it() {
+        let own = |mixed_cpus| Participant { device: Device::Cpu, trust: false, mixed_cpus };
+        check_cpu("run-1", &cpu_kind(), &own(false)).unwrap();
+        let message = check_cpu("run-1", "riscv64", &own(false)).unwrap_err().to_string();
+        assert!(
+            message.contains("the coordinator has riscv64") && message.contains("--mixed-cpus"),
+            "{message}"
+        );
+        check_cpu("run-1", "riscv64", &own(true)).unwrap();
+    }
+}

@@ -1,0 +1,131 @@
+//! The coordinator's side of a learner in a process of its own.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use pl_cluster::{Lease, LeaseQueue};
+use pl_trainer::{LearnerUpdate, ServedPolicy, Trainer};
+use pl_types::Transition;
+
+use crate::error::Error;
+use crate::error::cluster::ClusterError;
+
+use super::run::ClusterRun;
+use super::update_task::{self, History, LearnerTask, SourceRef, UpdateRef, UpdateResult, Wanted};
+use super::weights::StoredWeights;
+
+/// A learner that another process trains. This process has its state as of the last checkpoint.
+pub(crate) struct RemoteLearner {
+    cluster: Arc<ClusterRun>,
+    learner: usize,
+    /// Names of its policies, for messages.
+    policies: String,
+    history: History,
+    /// Hashes of transitions that no update names after the next checkpoint.
+    transitions: Vec<String>,
+}
+
+/// Completions of a step for an update of another process.
+pub(crate) struct RemoteSource {
+    pub step: u64,
+    pub transitions: Arc<Vec<Transition>>,
+    /// Numbers of the agents whose completions are not trained on.
+    pub left_out: Vec<Range<u32>>,
+}
+
+impl RemoteLearner {
+    /// The learner at a position among those of `trainer`, after `step` finished steps.
+    ///
+    /// # Errors
+    /// If its state can't be sent.
+    pub async fn start(
+        cluster: &Arc<ClusterRun>,
+        trainer: &Trainer,
+        learner: usize,
+        step: u64,
+    ) -> Result<RemoteLearner, Error> {
+        let saved = match step {
+            0 => None,
+            _ => {
+                let state = update_task::state_of(trainer, learner, step).map_err(Error::cluster)?;
+                Some(cluster.put(&state).await?)
+            }
+        };
+        let own = trainer.learners().get(learner).map(|learner| learner.policies());
+        let names = own.into_iter().flatten().map(|policy| policy.name.clone());
+        Ok(RemoteLearner {
+            cluster: Arc::clone(cluster),
+            learner,
+            policies: names.collect::<Vec<_>>().join(", "),
+            history: History { saved, updates: Vec::new() },
+            transitions: Vec::new(),
+        })
+    }
+
+    /// Has the process do the update after a step. Returns its result, and what `served` are after it if the update changes
+    /// them.
+    ///
+    /// # Errors
+    /// If the update fails, or no process does it.
+    pub async fn update(
+        &mut self,
+        step: u64,
+        sources: Vec<RemoteSource>,
+        shuffle: Option<[u8; 32]>,
+        served: Vec<ServedPolicy>,
+    ) -> Result<(LearnerUpdate, Option<Vec<ServedPolicy>>), Error> {
+        let mut references = Vec::new();
+        for RemoteSource { step, transitions, left_out } in sources {
+            let bytes = update_task::encode(transitions.as_slice()).map_err(Error::cluster)?;
+            let hash = self.cluster.put(&bytes).await?;
+            self.transitions.push(hash.clone());
+            references.push(SourceRef { step, transitions: hash, left_out });
+        }
+        self.history.updates.push(UpdateRef { step, sources: references, shuffle });
+        let UpdateResult { update, weights } = self.lease(step, Wanted::Update, UpdateResult::decode).await?;
+        let Some(weights) = weights else { return Ok((update, None)) };
+        let weights = StoredWeights::decode(&weights).map_err(Error::cluster)?;
+        let served = weights.serve(served, self.cluster.formats()).map_err(Error::cluster)?;
+        Ok((update, Some(served)))
+    }
+
+    /// Gives the learner of `trainer` the state after the updates so far, from which later ones go on. Returns the hashes of
+    /// what is of no use any more when a checkpoint has the state of all learners.
+    ///
+    /// # Errors
+    /// If no process has the state, or it doesn't fit.
+    pub async fn fetch_state(&mut self, trainer: &mut Trainer, step: u64) -> Result<Vec<String>, Error> {
+        if self.history.updates.is_empty() {
+            return Ok(Vec::new());
+        }
+        let bytes = |bytes: &[u8]| Ok::<_, ClusterError>(bytes.to_vec());
+        let state: Vec<u8> = self.lease(step, Wanted::State, bytes).await?;
+        update_task::restore(trainer, self.learner, &state).map_err(Error::cluster)?;
+        let saved = self.cluster.put(&state).await?;
+        let history = History { saved: Some(saved.clone()), updates: Vec::new() };
+        let before = std::mem::replace(&mut self.history, history);
+        let unused = self.transitions.drain(..).chain(before.saved);
+        Ok(unused.filter(|hash| *hash != saved).collect())
+    }
+
+    async fn lease<T>(
+        &self,
+        step: u64,
+        wanted: Wanted,
+        check: impl Fn(&[u8]) -> Result<T, ClusterError>,
+    ) -> Result<T, Error> {
+        let what = match wanted {
+            Wanted::Update => "update",
+            Wanted::State => "state",
+        };
+        let task = LearnerTask { history: self.history.clone(), wanted };
+        let lease = Lease {
+            queue: LeaseQueue::Learner(u32::try_from(self.learner).unwrap_or(u32::MAX)),
+            task: format!("{what} {step} of {}", self.policies),
+            step,
+            weights: Vec::new(),
+            body: update_task::encode(&task).map_err(Error::cluster)?,
+        };
+        self.cluster.lease(lease, check).await
+    }
+}
