@@ -1,11 +1,12 @@
 //! Readers: a file of records in one of several forms, and the files of a split in a folder.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use pl_types::SourcePath;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
@@ -52,26 +53,32 @@ pub(crate) fn find_files(folder: &Path, prefix: &str) -> Result<Vec<PathBuf>, Er
 ///
 /// # Errors
 /// If the file can't be read, or is not of the form that its name says.
-pub fn read_file(path: &Path) -> Result<Vec<Map<String, Value>>, Error> {
+pub fn read_file(source: impl Into<SourcePath>) -> Result<Vec<Map<String, Value>>, Error> {
+    let source = &source.into();
+    let path = source.path();
     let form = suffix(path).and_then(|index| SUFFIXES.get(index).copied());
     match form {
-        Some(".jsonl") => lines(path, &text(path)?),
-        Some(".jsonl.gz") => lines(path, &unpacked(path)?),
-        Some(".json") => list(path, &text(path)?),
-        Some(".parquet") => rows(path),
-        Some(".txt") => Ok(rooms(&text(path)?)),
+        Some(".jsonl") => lines(path, &text(source)?),
+        Some(".jsonl.gz") => lines(path, &unpacked(source)?),
+        Some(".json") => list(path, &text(source)?),
+        Some(".parquet") => rows(source),
+        Some(".txt") => Ok(rooms(&text(source)?)),
         _ => Err(Error::Form { path: path.to_path_buf() }),
     }
 }
 
-fn text(path: &Path) -> Result<String, Error> {
-    fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_path_buf(), source })
+fn failed(source: &SourcePath) -> impl Fn(io::Error) -> Error + Copy + '_ {
+    |error| Error::Read { path: source.path().to_path_buf(), source: error }
 }
 
-fn unpacked(path: &Path) -> Result<String, Error> {
-    let failed = |source| Error::Read { path: path.to_path_buf(), source };
+fn text(source: &SourcePath) -> Result<String, Error> {
+    source.read_to_string().map_err(failed(source))
+}
+
+fn unpacked(source: &SourcePath) -> Result<String, Error> {
+    let failed = failed(source);
     let mut text = String::new();
-    GzDecoder::new(File::open(path).map_err(failed)?).read_to_string(&mut text).map_err(failed)?;
+    GzDecoder::new(source.open().map_err(failed)?).read_to_string(&mut text).map_err(failed)?;
     Ok(text)
 }
 
@@ -108,9 +115,10 @@ fn list(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
     values.into_iter().enumerate().map(|(index, value)| object(value, path, index + 1)).collect()
 }
 
-fn rows(path: &Path) -> Result<Vec<Map<String, Value>>, Error> {
+fn rows(source: &SourcePath) -> Result<Vec<Map<String, Value>>, Error> {
+    let path = source.path();
+    let file = source.open().map_err(failed(source))?;
     let failed = |source| Error::Parquet { path: path.to_path_buf(), source };
-    let file = File::open(path).map_err(|source| Error::Read { path: path.to_path_buf(), source })?;
     let reader = SerializedFileReader::new(file).map_err(failed)?;
     let rows = reader.get_row_iter(None).map_err(failed)?;
     rows.enumerate()

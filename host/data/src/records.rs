@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use pl_types::SourcePath;
 use serde_json::{Map, Value};
 
 use crate::error::Error;
@@ -29,16 +30,16 @@ pub fn write_jsonl(path: &Path, records: &[Map<String, Value>]) -> Result<(), Er
 ///
 /// # Errors
 /// [`Error::Read`].
-pub fn hash_files(files: &[PathBuf]) -> Result<String, Error> {
+pub fn hash_files(files: &[SourcePath]) -> Result<String, Error> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(env!("CARGO_PKG_VERSION").as_bytes());
     for path in files {
         let read = || {
             let mut own = blake3::Hasher::new();
-            own.update_reader(File::open(path)?)?;
+            own.update_reader(path.open()?)?;
             Ok(own.finalize())
         };
-        let hash = read().map_err(|source| Error::Read { path: path.clone(), source })?;
+        let hash = read().map_err(|source| Error::Read { path: path.path().to_path_buf(), source })?;
         hasher.update(hash.as_bytes());
     }
     Ok(hasher.finalize().to_hex().to_string())

@@ -7,7 +7,7 @@
 //! kernel runs after all earlier and before all later work of libtorch, and nothing waits in between. Memory
 //! is allocated by libtorch, as tensors.
 //!
-//! [`head`] has the kernels of the output head. Their source is tested without a GPU: `emulated.h` lets a C++
+//! [`head`] has the kernels of the output head, [`paged`] those of generation's attention. Their source is tested without a GPU: `emulated.h` lets a C++
 //! compiler make a library of it in which the threads of a block run one at a time.
 
 mod compile;
@@ -18,7 +18,9 @@ mod error;
 pub mod head;
 mod launch;
 mod library;
+pub mod paged;
 mod registry;
+mod tensors;
 
 pub use compile::{Compiler, KernelSource};
 pub use driver::{Driver, MIN_DRIVER_VERSION, device_memory, driver};

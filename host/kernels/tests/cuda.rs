@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test crate: a panic is how a test fails")]
 
+use pl_kernels::cpu::BLOCK;
 use pl_kernels::cuda::head::{FusedHead, HeadRows, ReferenceHead, TokenHead};
+use pl_kernels::cuda::paged::{GatheredSequences, PagedAttention, PagedSequences};
 use pl_kernels::cuda::{KernelSettings, find_libtorch_cuda, load, open, opened};
 use tch::{Cuda, Device, Kind, Tensor};
 
@@ -98,4 +100,37 @@ fn kernels_run_in_order_with_libtorchs_work() {
         logp
     };
     assert!(round(false).equal(&round(true)));
+}
+
+#[test]
+fn paged_attention_equals_that_over_gathered_keys() {
+    let Some(device) = device() else { return };
+    let kernels = PagedAttention::new(open(0, &settings()).unwrap());
+    let lengths: [i32; 6] = [1, 16, 257, 600, 3000, 4096];
+    let longest = 4096;
+    let columns = (longest / BLOCK) as i64;
+    let rows = lengths.len() as i64;
+    // Each sequence has every sixth block.
+    let tables = Tensor::arange(rows * columns, (Kind::Int, device)).view([columns, rows]).tr().contiguous();
+    let row_lengths = Tensor::from_slice(&lengths).to_device(device);
+    let sequences = PagedSequences { tables: &tables, lengths: &row_lengths, longest };
+    for (kind, tolerance) in [(Kind::Float, 1e-4), (Kind::BFloat16, 2e-2)] {
+        for [heads, kv_heads, width] in [[16i64, 8, 128], [9, 3, 64], [10, 1, 64]] {
+            let random = |shape: &[i64]| Tensor::randn(shape, (Kind::Float, device)).to_kind(kind);
+            let queries = random(&[rows, heads, width]);
+            let cache = random(&[rows * columns * BLOCK as i64, 2, kv_heads, width]);
+            let got = kernels.attend(&queries, &cache, &sequences).unwrap();
+            let wide = |tensor: &Tensor| tensor.to_kind(Kind::Float);
+            let expected = GatheredSequences::new(&sequences, Kind::Float)
+                .unwrap()
+                .attend(&wide(&queries), &wide(&cache))
+                .unwrap();
+            assert_close(&got, &expected, tolerance, &format!("{heads} and {kv_heads} heads in {kind:?}"));
+            // A sequence alone has the same bits.
+            let (tables, row_lengths) = (tables.narrow(0, 2, 1), row_lengths.narrow(0, 2, 1));
+            let alone = PagedSequences { tables: &tables, lengths: &row_lengths, longest: 257 };
+            let alone = kernels.attend(&queries.narrow(0, 2, 1), &cache, &alone).unwrap();
+            assert!(alone.equal(&got.narrow(0, 2, 1)), "{kind:?}: a sequence alone");
+        }
+    }
 }

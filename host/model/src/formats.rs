@@ -8,9 +8,7 @@ mod peft;
 mod save;
 mod shards;
 
-use std::path::Path;
-
-use pl_types::Dtype;
+use pl_types::{Dtype, SourcePath};
 use tch::{Device, Tensor};
 
 use crate::error::Error;
@@ -28,12 +26,13 @@ impl Model {
     /// # Errors
     /// If a file can't be read or is invalid, if the model is not supported, and if the device's memory runs
     /// out.
-    pub fn load(path: &Path, device: Device, dtype: Dtype) -> Result<Self, Error> {
+    pub fn load(source: impl Into<SourcePath>, device: Device, dtype: Dtype) -> Result<Self, Error> {
+        let source = source.into();
         let store = |tensor: &Tensor| Ok(store(tensor, dtype, device)?);
-        if path.is_dir() {
-            hf_folder::load(path, dtype, store)
+        if source.path().is_dir() {
+            hf_folder::load(&source, dtype, store)
         } else {
-            gguf::model::load(path, dtype, store)
+            gguf::model::load(&source, dtype, store)
         }
     }
 
@@ -42,11 +41,12 @@ impl Model {
     ///
     /// # Errors
     /// If a file can't be read or is invalid.
-    pub fn load_without_weights(path: &Path, dtype: Dtype) -> Result<Self, Error> {
-        if path.is_dir() {
-            hf_folder::load_without_weights(path, dtype)
+    pub fn load_without_weights(source: impl Into<SourcePath>, dtype: Dtype) -> Result<Self, Error> {
+        let source = source.into();
+        if source.path().is_dir() {
+            hf_folder::load_without_weights(&source, dtype)
         } else {
-            gguf::model::load_without_weights(path, dtype)
+            gguf::model::load_without_weights(&source, dtype)
         }
     }
 
@@ -54,11 +54,12 @@ impl Model {
     ///
     /// # Errors
     /// If one of the files that are read is missing or invalid.
-    pub fn text(path: &Path) -> Result<(Tokenizer, ChatTemplate), Error> {
-        if !path.is_dir() {
-            return gguf::model::text(path);
+    pub fn text(source: impl Into<SourcePath>) -> Result<(Tokenizer, ChatTemplate), Error> {
+        let source = source.into();
+        if !source.path().is_dir() {
+            return gguf::model::text(&source);
         }
-        let (_, tokenizer, template) = hf_folder::text(path, &mut blake3::Hasher::new())?;
+        let (_, tokenizer, template) = hf_folder::text(&source, &mut blake3::Hasher::new())?;
         Ok((tokenizer, template))
     }
 }
@@ -68,18 +69,21 @@ impl Config {
     ///
     /// # Errors
     /// If a file can't be read or is invalid, and in the cases of [`Config::from_json`].
-    pub fn read(path: &Path) -> Result<Self, Error> {
-        if !path.is_dir() {
-            return gguf::model::config(path);
+    pub fn read(source: impl Into<SourcePath>) -> Result<Self, Error> {
+        let source = source.into();
+        if !source.path().is_dir() {
+            return gguf::model::config(&source);
         }
-        let file = path.join("config.json");
-        let text = std::fs::read_to_string(&file).map_err(Error::io(&file))?;
-        Self::from_json(&text, &file)
+        let file = source.join("config.json");
+        let text = file.read_to_string().map_err(Error::io(file.path()))?;
+        Self::from_json(&text, file.path())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]

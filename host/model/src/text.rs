@@ -2,8 +2,8 @@
 
 pub(crate) mod chat;
 mod control_tokens;
-mod python_format;
 pub(crate) mod stop_strings;
 pub(crate) mod template;
+pub(crate) mod template_instances;
 pub(crate) mod tokenizer;
 pub(crate) mod tool_calls;

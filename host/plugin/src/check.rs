@@ -180,3 +180,25 @@ fn check_reward(name: &str, reward: f64) -> Result<(), InvalidValue> {
     }
     Err(InvalidValue::RewardRange { name: name.to_owned(), reward })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rewards_of_any_size_within_the_range_pass_and_no_others() {
+        let check = |team: f64, local: f64| {
+            let local = vec![AgentScore { agent: "a".to_owned(), reward: local, success: false }];
+            scores(Scores { team, local, success: false }, &[("a".to_owned(), String::new())])
+        };
+        for reward in [0.0, -0.0, 5e-324, 1.0, LARGEST_REWARD, -LARGEST_REWARD] {
+            assert!(check(reward, reward).is_ok(), "{reward}");
+        }
+        for reward in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.7e308, -1.7e308, 1_000_001.0] {
+            for (team, local) in [(reward, 0.0), (0.0, reward)] {
+                let refused = check(team, local);
+                assert!(matches!(refused, Err(InvalidValue::RewardRange { .. })), "{reward}: {refused:?}");
+            }
+        }
+    }
+}

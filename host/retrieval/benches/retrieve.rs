@@ -44,7 +44,7 @@ fn index(folder: &std::path::Path, passages: usize) -> CorpusIndex {
     let (path, place) = (folder.join("corpus.jsonl"), folder.join("index"));
     std::fs::write(&path, lines).expect("a file");
     std::fs::create_dir(&place).expect("a folder");
-    let corpus = CorpusFile { path, fields: Fields::default() };
+    let corpus = CorpusFile { path: path.into(), fields: Fields::default() };
     CorpusIndex::build(&corpus, Language::English, &place, &mut |_, _| {}).expect("an index");
     CorpusIndex::open("made", Language::English, &place).expect("an index")
 }

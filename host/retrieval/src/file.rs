@@ -8,9 +8,9 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use pl_types::PartHasher;
+use pl_types::{PartHasher, SourcePath};
 use serde::de::{Deserializer as _, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -49,7 +49,7 @@ impl Default for Fields {
 #[derive(Debug, Clone)]
 pub struct CorpusFile {
     /// Path of the file.
-    pub path: PathBuf,
+    pub path: SourcePath,
     /// Names of its fields, if it is JSONL.
     pub fields: Fields,
 }
@@ -75,7 +75,8 @@ impl CorpusFile {
     /// [`Error::Read`].
     pub fn index_key(&self, language: Language) -> Result<String, Error> {
         let mut content = blake3::Hasher::new();
-        content.update_mmap_rayon(&self.path).map_err(Error::read(&self.path))?;
+        let file = self.path.open().map_err(Error::read(self.path.path()))?;
+        content.update_reader(file).map_err(Error::read(self.path.path()))?;
         let Fields { id, title, text } = &self.fields;
         let form = if self.is_object() { "object" } else { "lines" };
         let parts = [id, title, text.as_deref().unwrap_or_default(), form];
@@ -86,24 +87,24 @@ impl CorpusFile {
 
     /// True if the file is one JSON object.
     fn is_object(&self) -> bool {
-        self.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
+        self.path.path().extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
     }
 
     /// Returns the size of the file in bytes.
     pub(crate) fn size(&self) -> Result<u64, Error> {
-        self.path.metadata().map(|file| file.len()).map_err(Error::read(&self.path))
+        self.path.path().metadata().map(|file| file.len()).map_err(Error::read(self.path.path()))
     }
 
     /// Passes all records to `sink`, in their order. One record is in memory at a time, and a hash of every id.
     pub(crate) fn read(&self, sink: Sink<'_>) -> Result<(), Error> {
-        let file = File::open(&self.path).map_err(Error::read(&self.path))?;
-        let mut ids = Ids { path: &self.path, seen: HashMap::new(), sink };
+        let file = self.path.open().map_err(Error::read(self.path.path()))?;
+        let mut ids = Ids { path: self.path.path(), seen: HashMap::new(), sink };
         if self.is_object() {
             self.read_object(file, &mut ids)?;
         } else {
             self.read_lines(file, &mut ids)?;
         }
-        if ids.seen.is_empty() { Err(Error::Empty { path: self.path.clone() }) } else { Ok(()) }
+        if ids.seen.is_empty() { Err(Error::Empty { path: self.path.path().to_path_buf() }) } else { Ok(()) }
     }
 
     fn read_lines(&self, file: File, ids: &mut Ids<'_, '_>) -> Result<(), Error> {
@@ -112,7 +113,7 @@ impl CorpusFile {
         for number in 1.. {
             line.clear();
             let read = reader.by_ref().take(LONGEST_LINE + 1).read_until(b'\n', &mut line);
-            bytes += match read.map_err(Error::read(&self.path))? {
+            bytes += match read.map_err(Error::read(self.path.path()))? {
                 0 => break,
                 read => read as u64,
             };
@@ -136,7 +137,7 @@ impl CorpusFile {
     fn read_object(&self, file: File, ids: &mut Ids<'_, '_>) -> Result<(), Error> {
         let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 20, file));
         let mut failure = None;
-        let visitor = Passages { ids, path: &self.path, failure: &mut failure };
+        let visitor = Passages { ids, path: self.path.path(), failure: &mut failure };
         let read = json.deserialize_map(visitor).and_then(|()| json.end());
         match (read, failure) {
             (Ok(()), _) => Ok(()),
@@ -149,7 +150,7 @@ impl CorpusFile {
     }
 
     fn refuse(&self, place: Place, problem: RecordProblem) -> Error {
-        Error::Record { path: self.path.clone(), place, problem }
+        Error::Record { path: self.path.path().to_path_buf(), place, problem }
     }
 }
 
@@ -289,7 +290,7 @@ mod tests {
             records.push((record.id, record.text));
             Ok(())
         };
-        let read = CorpusFile { path, fields }.read(&mut sink);
+        let read = CorpusFile { path: path.into(), fields }.read(&mut sink);
         let shown = |error: Error| error.to_string().replace(&format!("{}/", folder.path().display()), "");
         read.map_err(shown).map(|()| records)
     }
@@ -370,7 +371,7 @@ mod tests {
             let path = folder.path().join(name);
             std::fs::write(&path, content).unwrap();
             let fields = Fields { title: title.to_owned(), ..Fields::default() };
-            CorpusFile { path, fields }.index_key(language).unwrap()
+            CorpusFile { path: path.into(), fields }.index_key(language).unwrap()
         };
         let first = key("a.jsonl", "x", "title", Language::English);
         assert_eq!(first, key("b.jsonl", "x", "title", Language::English));

@@ -230,7 +230,7 @@ mod tests {
     fn corpus(folder: &Path, content: &str) -> CorpusFile {
         let path: PathBuf = folder.join("corpus.jsonl");
         std::fs::write(&path, content).unwrap();
-        CorpusFile { path, fields: Fields::default() }
+        CorpusFile { path: path.into(), fields: Fields::default() }
     }
 
     fn index(content: &str) -> (tempfile::TempDir, CorpusIndex) {

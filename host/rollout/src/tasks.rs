@@ -1,12 +1,12 @@
 //! The tasks of a step: from a file, which is read and checked as a whole before anything is played, or from
 //! the environment's generator.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pl_plugin::Task;
 use pl_plugin::call_log::CallLog;
-use pl_types::seed;
+use pl_types::{SourcePath, seed};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -76,12 +76,14 @@ impl TaskFile {
     /// [`Error::Record`] with the file and the line of the first bad record; [`Error::Tasks`];
     /// [`Error::NoTasks`].
     pub async fn read(
-        path: &Path,
+        source: impl Into<SourcePath>,
         environment: &dyn Environment,
         shuffle: Option<u64>,
     ) -> Result<TaskFile, Error> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| Error::Tasks { path: path.to_path_buf(), source })?;
+        let source = source.into();
+        let path = source.path();
+        let text =
+            source.read_to_string().map_err(|source| Error::Tasks { path: path.to_path_buf(), source })?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let mut tasks = Vec::new();
         for (index, line) in text.lines().enumerate() {

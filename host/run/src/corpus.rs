@@ -10,6 +10,7 @@ use pl_toolchain::cache;
 use pl_types::Retrieve;
 
 use crate::error::Error;
+use crate::error::locate::LocateError;
 use crate::host::Host;
 use crate::locate;
 use crate::permissions::Reads;
@@ -99,6 +100,10 @@ impl FileIndex {
     fn locate(place: &CorpusPlace<'_>, name: &str, file: &PassageFile) -> Result<FileIndex, Error> {
         let failed = |source| Error::Corpus { corpus: name.to_owned(), source: Box::new(source) };
         let path = file_path(place, name, file)?;
+        let path = place.reads.source(&path).map_err(|path| Error::LocateCorpus {
+            corpus: name.to_owned(),
+            source: LocateError::NotAllowed(path),
+        })?;
         let fields = Fields { id: file.id.clone(), title: file.title.clone(), text: file.text.clone() };
         let (file, language) = (CorpusFile { path, fields }, file.language.parse().map_err(failed)?);
         let key = file.index_key(language).map_err(failed)?;

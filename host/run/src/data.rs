@@ -9,6 +9,7 @@ use pl_data::{DataSet, Split};
 use pl_dsl::workflow::DataName;
 use pl_model::{Hub, HubData};
 use pl_toolchain::cache;
+use pl_types::SourcePath;
 use serde_json::{Map, Value};
 
 use crate::error::locate::{LocateError, MissingData};
@@ -91,7 +92,8 @@ pub(crate) fn task_file(host: &Host, name: &DataName) -> Result<PathBuf, LocateE
         None => fetch(host, data, split)?,
     };
     let stem = format!("{}-{}", data.name, split.name);
-    converted(&stem, &files, || Ok(split.read(data, &files)?))
+    let sources: Vec<SourcePath> = files.iter().map(SourcePath::from).collect();
+    converted(&stem, &sources, || Ok(split.read(data, &files)?))
 }
 
 /// Returns the number of tasks of a split. Nothing is fetched or written.
@@ -113,13 +115,15 @@ pub(crate) fn count(name: &DataName) -> Result<(PathBuf, u64), LocateError> {
 ///
 /// # Errors
 /// If the file can't be read.
-pub(crate) fn as_jsonl(path: PathBuf) -> Result<PathBuf, LocateError> {
-    if !is_converted(&path) {
-        return Ok(path);
+pub(crate) fn as_jsonl(source: SourcePath) -> Result<SourcePath, LocateError> {
+    let path = source.path();
+    if !is_converted(path) {
+        return Ok(source);
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let stem = name.split('.').next().unwrap_or_default().to_owned();
-    converted(&stem, std::slice::from_ref(&path), || Ok(pl_data::read_file(&path)?))
+    let made = converted(&stem, std::slice::from_ref(&source), || Ok(pl_data::read_file(source.clone())?))?;
+    Ok(made.into())
 }
 
 /// Returns true if a task file has another form than JSONL.
@@ -130,7 +134,7 @@ pub(crate) fn is_converted(path: &Path) -> bool {
 
 fn converted(
     stem: &str,
-    files: &[PathBuf],
+    files: &[SourcePath],
     read: impl FnOnce() -> Result<Vec<Map<String, Value>>, LocateError>,
 ) -> Result<PathBuf, LocateError> {
     let hash = pl_data::hash_files(files)?;

@@ -5,7 +5,6 @@
 pub mod counts;
 mod designs;
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +13,7 @@ use pl_dsl::workflow::objective::CriticBase;
 use pl_dsl::workflow::{self, Devices, Grant, Lora, Rollout, SandboxBackend, ServerKind, Train, Workflow};
 use pl_model::{Config, Projection};
 use pl_trainer::memory as formulas;
+use pl_types::SourcePath;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tch::Device;
@@ -362,7 +362,10 @@ impl ModelPlan {
             dtype: model_dtype(model, device).to_string(),
             kind,
             fetch: hub && path.is_none(),
-            config: path.as_ref().and_then(|path| Config::read(path).ok()),
+            config: path
+                .as_ref()
+                .and_then(|path| checked.model_source(model, path).ok())
+                .and_then(|source| Config::read(source).ok()),
             path,
         }
     }
@@ -518,21 +521,22 @@ impl TaskPlan {
 
 /// Returns a task file and its number of records. As in a run, these are the lines that are not blank.
 fn records(checked: &CheckedWorkflow, path: &str) -> Result<(PathBuf, u64), Error> {
-    let path = checked.task_file(path).map_err(Error::LocateTasks)?;
+    let source = checked.task_file(path).map_err(Error::LocateTasks)?;
+    let path = source.path().to_path_buf();
     check_planned(checked, &path)?;
     if data::is_converted(&path) {
-        let records = pl_data::read_file(&path).map_err(|error| Error::LocateTasks(error.into()))?;
+        let records = pl_data::read_file(source).map_err(|error| Error::LocateTasks(error.into()))?;
         return Ok((path, records.len() as u64));
     }
-    match count_lines(&path) {
+    match count_lines(&source) {
         Ok(count) => Ok((path, count)),
         Err(source) => Err(Error::Read { path, source }),
     }
 }
 
 /// Counts the lines that are not blank.
-fn count_lines(path: &Path) -> io::Result<u64> {
-    let mut file = BufReader::with_capacity(1 << 20, File::open(path)?);
+fn count_lines(source: &SourcePath) -> io::Result<u64> {
+    let mut file = BufReader::with_capacity(1 << 20, source.open()?);
     let (mut count, mut blank) = (0, true);
     loop {
         let bytes = file.fill_buf()?;

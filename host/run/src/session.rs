@@ -158,9 +158,13 @@ impl Session {
             .enumerate()
             .map(|(index, (model, file))| {
                 let dtype = model_dtype(model, device);
+                let source = checked.model_source(model, &file.path).map_err(|error| Error::LocateModel {
+                    model: model.name.clone(),
+                    source: Box::new(error),
+                })?;
                 let loaded = match needs_weights(workflow, index) {
-                    true => Model::load(&file.path, device, dtype),
-                    false => Model::load_without_weights(&file.path, dtype),
+                    true => Model::load(source, device, dtype),
+                    false => Model::load_without_weights(source, dtype),
                 };
                 loaded.map_err(|error| Error::Model { model: model.name.clone(), source: Box::new(error) })
             })
@@ -510,14 +514,15 @@ pub(crate) fn has_critic(workflow: &Workflow, policy: usize) -> bool {
 pub(crate) fn chat_formats(checked: &CheckedWorkflow) -> Result<Arc<[ChatFormat]>, Error> {
     let read = |model: &pl_dsl::workflow::Model| -> Result<ChatFormat, Error> {
         let name = || model.name.clone();
-        let path = locate::model_on_disk(&checked.folder, &model.source)
-            .map_err(|error| Error::LocateModel { model: name(), source: Box::new(error) })?;
+        let found = locate::model_on_disk(&checked.folder, &model.source)
+            .and_then(|path| checked.model_source(model, &path));
+        let source = found.map_err(|error| Error::LocateModel { model: name(), source: Box::new(error) })?;
         let failed = |error| Error::Model { model: name(), source: Box::new(error) };
-        let (tokenizer, template) = Model::text(&path).map_err(failed)?;
+        let (tokenizer, template) = Model::text(&source).map_err(failed)?;
         Ok(ChatFormat {
             tokenizer: Arc::new(tokenizer),
             template: Arc::new(template),
-            max_positions: Config::read(&path).map_err(failed)?.max_positions,
+            max_positions: Config::read(source).map_err(failed)?.max_positions,
         })
     };
     let formats = checked.workflow.models.iter().map(read).collect::<Result<Vec<_>, Error>>()?;

@@ -7,6 +7,7 @@ use pl_dsl::workflow::{Cluster, Corpus, Model, Tasks, Workflow};
 use pl_dsl::{Override, Places, Source};
 use pl_plugin::Services;
 use pl_rollout::{TaskFile, TaskSource};
+use pl_types::SourcePath;
 use tch::Device;
 
 use crate::corpus::{self, CorpusPlace};
@@ -153,9 +154,14 @@ impl CheckedWorkflow {
         self.plugins.reads().check(path).map_err(LocateError::NotAllowed)
     }
 
+    /// Returns a file or folder of the workflow to read. Its files are checked when they are open.
+    pub(crate) fn source(&self, path: &Path) -> Result<SourcePath, LocateError> {
+        self.plugins.reads().source(path).map_err(LocateError::NotAllowed)
+    }
+
     /// Finds a task file that may be read.
-    pub(crate) fn task_file(&self, path: &str) -> Result<PathBuf, LocateError> {
-        locate::task_file(self.plugins.reads(), &self.folder, path)
+    pub(crate) fn task_file(&self, path: &str) -> Result<SourcePath, LocateError> {
+        self.source(&locate::task_file(self.plugins.reads(), &self.folder, path)?)
     }
 
     /// Returns where the files of its corpora are.
@@ -169,6 +175,11 @@ impl CheckedWorkflow {
             self.check_read(&self.folder.join(&model.source))?;
         }
         locate::model_on_disk(&self.folder, &model.source)
+    }
+
+    /// Returns a model that was found at `path`, to be read. One of a hub and a fetched one are the program's own.
+    pub(crate) fn model_source(&self, model: &Model, path: &Path) -> Result<SourcePath, LocateError> {
+        if locate::is_path(&model.source) { self.source(path) } else { Ok(path.into()) }
     }
 
     /// Estimates the memory that the workflow needs. Nothing is fetched, and nothing is read without permission.
@@ -303,7 +314,9 @@ impl CheckedWorkflow {
     ) -> Result<TaskSource, Error> {
         let file = match tasks {
             Tasks::File(path) => self.file_of(path),
-            Tasks::Named(name) => data::task_file(host, name).map_err(Error::LocateTasks),
+            Tasks::Named(name) => {
+                data::task_file(host, name).map(SourcePath::from).map_err(Error::LocateTasks)
+            }
             Tasks::Generated { split, level } => {
                 return Ok(TaskSource::Generated {
                     environment: self.workflow.scenarios[scenario].environment.name.clone(),
@@ -313,12 +326,12 @@ impl CheckedWorkflow {
                 });
             }
         };
-        let file = TaskFile::read(&file?, environment.as_ref(), shuffle).await.map_err(Error::Tasks)?;
+        let file = TaskFile::read(file?, environment.as_ref(), shuffle).await.map_err(Error::Tasks)?;
         Ok(TaskSource::File(Arc::new(file)))
     }
 
     /// Returns a task file as JSONL.
-    fn file_of(&self, path: &str) -> Result<PathBuf, Error> {
+    fn file_of(&self, path: &str) -> Result<SourcePath, Error> {
         self.task_file(path).and_then(data::as_jsonl).map_err(Error::LocateTasks)
     }
 
@@ -342,7 +355,7 @@ impl CheckedWorkflow {
             .chain(evaluations)
             .filter_map(|(name, tasks)| {
                 let file = match tasks {
-                    Tasks::File(path) => self.file_of(path).ok()?,
+                    Tasks::File(path) => self.file_of(path).ok()?.path().to_path_buf(),
                     Tasks::Named(data) => data::task_file(host, data).ok()?,
                     Tasks::Generated { .. } => return None,
                 };

@@ -10,6 +10,7 @@
 //! - [`item`]: environments, agents and rewards as a plugin describes them.
 //! - [`question`]: questions of plugins to policies, and the trait between plugins and what generates the answers.
 //! - [`retrieval`]: passages of a corpus, and the trait between plugins and what finds them.
+//! - [`source_path`]: paths of files that are checked once they are open.
 //! - [`task_key`]: names of tasks within a run.
 //! - [`trained`]: what an update computed of each token.
 //! - [`transition`]: the training data that a rollout produces and a learner consumes.
@@ -28,6 +29,7 @@ pub mod request;
 pub mod retrieval;
 pub mod sampling;
 pub mod seed;
+pub mod source_path;
 pub mod task_key;
 pub mod trained;
 pub mod transition;
@@ -45,6 +47,7 @@ pub use request::{Chunk, Completion, Finish, Generate, GenerateError, Request};
 pub use retrieval::{Passage, Retrieve, RetrieveError};
 pub use sampling::{Sampling, SamplingOverrides};
 pub use seed::{Phase, StreamKey};
+pub use source_path::{CheckOpened, SourcePath};
 pub use task_key::TaskKey;
 pub use trained::{Clipping, Credit, TrainedCompletion};
 pub use transition::{Group, Key, Transition};

@@ -67,27 +67,49 @@ impl Cache {
         engine: &wasmtime::Engine,
         component: &blake3::Hash,
     ) -> Option<wasmtime::component::Component> {
+        let code = self.intact(component)?;
+        // SAFETY: the sum shows that `put` wrote the file, and `put` writes code of this engine's compiler. That only the
+        // user can write the folder is a requirement of this module.
+        let loaded = unsafe { wasmtime::component::Component::deserialize_file(engine, &code) };
+        self.loaded(component, loaded)
+    }
+
+    /// Does the same as [`Cache::get`] for a core module.
+    pub(crate) fn get_module(
+        &self,
+        engine: &wasmtime::Engine,
+        module: &blake3::Hash,
+    ) -> Option<wasmtime::Module> {
+        let code = self.intact(module)?;
+        // SAFETY: as in `get`.
+        let loaded = unsafe { wasmtime::Module::deserialize_file(engine, &code) };
+        self.loaded(module, loaded)
+    }
+
+    /// Returns the file with the code of an entry. Returns `None` if it is missing or has another sum.
+    fn intact(&self, component: &blake3::Hash) -> Option<PathBuf> {
         let code = self.path(component, "cwasm");
-        let sum = self.path(component, "sum");
-        let expected = fs::read_to_string(&sum).ok()?;
+        let expected = fs::read_to_string(self.path(component, "sum")).ok()?;
         let mut hasher = blake3::Hasher::new();
         hasher.update_mmap_rayon(&code).ok()?;
         if hasher.finalize().to_hex().as_str() != expected {
             tracing::warn!(file = %code.display(), "recompiling a damaged entry of the compile cache");
             return None;
         }
-        // SAFETY: the sum shows that `put` wrote the file, and `put` writes code of this engine's compiler. That only the
-        // user can write the folder is a requirement of this module.
-        let loaded = unsafe { wasmtime::component::Component::deserialize_file(engine, &code) };
+        Some(code)
+    }
+
+    fn loaded<T>(&self, component: &blake3::Hash, loaded: wasmtime::Result<T>) -> Option<T> {
+        let code = self.path(component, "cwasm");
         loaded
             .inspect_err(|error| tracing::warn!(file = %code.display(), %error, "recompiling an unreadable entry of the compile cache"))
-            .inspect(|_| mark_used(&sum))
+            .inspect(|_| mark_used(&self.path(component, "sum")))
             .ok()
     }
 
-    /// Stores the code. A failure, such as a full disk, only means that the next start compiles again.
-    pub(crate) fn put(&self, component: &blake3::Hash, compiled: &wasmtime::component::Component) {
-        let written = compiled.serialize().map_err(std::io::Error::other).and_then(|code| {
+    /// Stores serialised code. A failure, such as a full disk, only means that the next start compiles again.
+    pub(crate) fn put(&self, component: &blake3::Hash, serialized: wasmtime::Result<Vec<u8>>) {
+        let written = serialized.map_err(std::io::Error::other).and_then(|code| {
             self.write(&self.path(component, "cwasm"), &code)?;
             let sum = blake3::hash(&code).to_hex();
             self.write(&self.path(component, "sum"), sum.as_bytes())?;
@@ -260,11 +282,11 @@ mod tests {
         let engine = wasmtime::Engine::default();
         let component = wasmtime::component::Component::from_binary(&engine, b"\0asm\x0d\0\x01\0").unwrap();
         let (cache, key) = (cache(folder.path(), MAX_BYTES), hash(b"a component"));
-        cache.put(&key, &component);
+        cache.put(&key, component.serialize());
         let sum = cache.path(&key, "sum");
         file(folder.path(), sum.file_name().unwrap().to_str().unwrap(), 0, 1000);
         assert!(cache.get(&engine, &key).is_none(), "an empty sum was accepted");
-        cache.put(&key, &component);
+        cache.put(&key, component.serialize());
         let old = SystemTime::now() - Duration::from_secs(1000);
         fs::File::options().append(true).open(&sum).unwrap().set_modified(old).unwrap();
         assert!(cache.get(&engine, &key).is_some());

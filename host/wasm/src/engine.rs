@@ -218,7 +218,7 @@ impl Engine {
         let compiled = wasmtime::component::Component::from_binary(&self.inner, bytes)
             .map_err(|error| Error::Damaged { name: name.to_owned(), reason: format!("{error:#}") })?;
         if let Some(cache) = &self.cache {
-            cache.put(&hash, &compiled);
+            cache.put(&hash, compiled.serialize());
         }
         Ok(Component::new(compiled, hash))
     }

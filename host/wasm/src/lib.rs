@@ -3,7 +3,8 @@
 //! Knows nothing of agents. A guest is a component that runs under limits on memory, tables, stack, fuel, time and
 //! returned bytes. Behind WASI it has an in-memory file system, no environment, no real clock, and no network except
 //! the HTTP hosts that it was granted. Its behaviour depends only on its bytes and its arguments, with two exceptions:
-//! HTTP responses, and the wall-clock backstop, which [`GuestFault::reproducible`] reports.
+//! HTTP responses, and the wall-clock backstop, which [`GuestFault::reproducible`] reports. A [`Module`] is less than that:
+//! functions of the program's own that untrusted data must not lead beyond their limits.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,6 +34,7 @@ mod http_policy;
 mod limits;
 mod memory_budget;
 mod memory_fs;
+mod module;
 mod output;
 mod randomness;
 mod stack;
@@ -54,6 +56,7 @@ pub use http_message::{Headers, HttpFailure, HttpRecorder, HttpRequest, HttpResp
 pub use http_policy::DeniedRequests;
 pub use limits::{FUEL_PER_SECOND, Limits};
 pub use memory_fs::CreateFileError;
+pub use module::{Module, ModuleInstance};
 pub use output::{Captured, Output};
 pub use randomness::Seed;
 pub use stack::{Stack, StackFrame};

@@ -358,8 +358,9 @@ pub const CASES: &[Case] = &[
         tests: &[
             test("pl-plugin", "a_reward_that_is_nan_or_omits_an_agent_is_refused"),
             test("pl-plugin", "invalid_return_values_are_reported"),
+            test("pl-plugin", "rewards_of_any_size_within_the_range_pass_and_no_others"),
         ],
-        controls: &[test("pl-plugin", "a_reward_that_is_nan_or_omits_an_agent_is_refused")],
+        controls: &[test("pl-run", "rewards_beyond_the_range_spoil_the_advantages")],
     },
     Case {
         number: 26,
@@ -413,10 +414,17 @@ pub const CASES: &[Case] = &[
     Case {
         number: 29,
         part: "files",
-        attack: "chat templates without an end",
+        attack: "chat templates without an end, or that take all memory",
         findings: &["F12"],
-        tests: &[test("pl-model", "hostile_templates_end_soon_with_an_error")],
-        controls: &[test("pl-model", "without_a_limit_a_hostile_template_goes_on")],
+        tests: &[
+            test("pl-model", "hostile_templates_end_soon_with_an_error"),
+            test("pl-model", "hoarding_templates_stay_within_the_limit"),
+            test("pl-model", "deep_values_are_an_error_of_their_prompt"),
+        ],
+        controls: &[
+            test("pl-jinja", "without_a_limit_a_hostile_template_goes_on"),
+            test("pl-model", "without_an_instance_hostile_templates_take_the_memory"),
+        ],
     },
     Case {
         number: 30,
@@ -438,6 +446,8 @@ pub const CASES: &[Case] = &[
             test("pl-run", "a_check_does_not_tell_which_files_exist_elsewhere"),
             test("pl-run", "a_value_is_no_permission_for_what_a_link_of_the_workflow_leads_to"),
             test("pl-run", "what_is_open_is_checked_and_not_what_its_path_led_to_before"),
+            test("pl-run", "models_task_files_and_corpora_are_checked_once_they_are_open"),
+            test("pl-run", "a_file_of_a_model_that_becomes_a_link_is_refused"),
             test("pl-record", "what_was_added_or_removed_or_changed_is_a_difference"),
             test("pl-run", "links_in_a_run_of_somebody_else_are_refused"),
             test("pl-wasm", "links_out_of_a_folder_are_refused"),

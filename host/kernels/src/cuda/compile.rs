@@ -165,8 +165,8 @@ impl CacheFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::head;
     use crate::cuda::launch::KernelSettings;
+    use crate::cuda::registry::SOURCES;
 
     /// Finds NVRTC as set-up installs it.
     fn compiler() -> Option<Compiler> {
@@ -187,13 +187,15 @@ mod tests {
     #[test]
     fn every_kernel_compiles_without_a_gpu() {
         let Some(compiler) = compiler() else { return };
-        for arch in ["sm_80", "sm_90a"] {
-            let code = compiler.compile(&head::SOURCE, arch, None).unwrap();
-            assert_eq!(&code[..4], b"\x7fELF", "{arch}: machine code");
-            for kernel in head::KERNELS {
-                let section = format!(".text.{}\0", kernel.name);
-                let found = code.windows(section.len()).any(|bytes| bytes == section.as_bytes());
-                assert!(found, "{arch}: {} is missing", kernel.name);
+        for (source, kernels) in SOURCES {
+            for arch in ["sm_80", "sm_90a"] {
+                let code = compiler.compile(source, arch, None).unwrap();
+                assert_eq!(&code[..4], b"\x7fELF", "{arch}: machine code");
+                for kernel in kernels {
+                    let section = format!(".text.{}\0", kernel.name);
+                    let found = code.windows(section.len()).any(|bytes| bytes == section.as_bytes());
+                    assert!(found, "{arch}: {} is missing", kernel.name);
+                }
             }
         }
     }

@@ -177,8 +177,18 @@ inline unsigned __float_as_uint(float value) {
     return bits;
 }
 
+inline float __uint_as_float(unsigned bits) {
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 struct alignas(16) float4 {
     float x, y, z, w;
+};
+
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
 };
 
 // The functions of primitives.cu.

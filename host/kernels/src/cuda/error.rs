@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use tch::{TchError, Tensor};
+
 /// Errors of [`crate::cuda`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -67,12 +69,29 @@ pub enum Error {
     },
     /// libtorch failed.
     #[error("libtorch: {0}")]
-    Torch(#[from] tch::TchError),
+    Torch(#[from] TchError),
 }
 
 impl Error {
     pub(crate) fn call<E: std::fmt::Display>(action: impl Into<String>) -> impl FnOnce(E) -> Self {
         let action = action.into();
         move |error| Self::Call { action, reason: error.to_string() }
+    }
+
+    /// Returns the error for a tensor that is not what a kernel needs.
+    pub(super) fn tensor(kernel: &'static str, tensor: &'static str, expected: &str, got: &Tensor) -> Self {
+        let layout = if got.is_contiguous() { "contiguous" } else { "not contiguous" };
+        let got = format!("{:?} {:?} on {:?}, {layout}", got.kind(), got.size(), got.device());
+        Self::Tensor { kernel, tensor, expected: expected.to_owned(), got }
+    }
+}
+
+/// Conversion for callers that return only libtorch's errors.
+impl From<Error> for TchError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Torch(error) => error,
+            error => TchError::Io(std::io::Error::other(error)),
+        }
     }
 }

@@ -22,7 +22,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use tch::{Device, Kind, TchError, Tensor, no_grad};
+use tch::{Device, Kind, Tensor, no_grad};
 
 pub use interface::{HeadOutput, HeadRows, TokenHead};
 pub use reference::ReferenceHead;
@@ -30,6 +30,7 @@ pub use reference::ReferenceHead;
 use super::compile::KernelSource;
 use super::error::Error;
 use super::launch::{Argument, Kernel, Kernels, Launch};
+use super::tensors;
 
 /// Source of the kernels.
 pub const SOURCE: KernelSource = KernelSource { name: "head.cu", text: include_str!("head.cu") };
@@ -74,17 +75,22 @@ impl FusedHead {
     fn check(&self, rows: &HeadRows<'_>, unembed: &Tensor) -> Result<Dimensions, Error> {
         let device = self.launcher.device();
         let Some(format) = LogitFormat::from_kind(rows.hidden.kind()) else {
-            return Err(invalid_tensor("the hidden states", "f32 or bf16", rows.hidden));
+            return Err(Error::tensor("head", "the hidden states", "f32 or bf16", rows.hidden));
         };
         let (hidden, matrix) = (rows.hidden.size(), unembed.size());
         let (&[count, width], &[vocabulary, _]) = (hidden.as_slice(), matrix.as_slice()) else {
-            return Err(invalid_tensor("the hidden states or the output matrix", "a matrix", rows.hidden));
+            return Err(Error::tensor(
+                "head",
+                "the hidden states or the output matrix",
+                "a matrix",
+                rows.hidden,
+            ));
         };
         let dimensions = Dimensions { format, rows: count, width, vocabulary };
         // Counts are 32-bit integers in the kernels, with room for one more tile.
         let largest = i64::from(i32::MAX) - TILE;
         if width == 0 || vocabulary == 0 || [count, width, vocabulary].iter().any(|&n| n > largest) {
-            return Err(invalid_tensor("the output matrix", "of dimensions from 1 to 2³¹", unembed));
+            return Err(Error::tensor("head", "the output matrix", "of dimensions from 1 to 2³¹", unembed));
         }
         expect("the hidden states", rows.hidden, format.kind(), &[count, width], device)?;
         expect("the output matrix", unembed, format.kind(), &[vocabulary, width], device)?;
@@ -284,7 +290,7 @@ fn optional(tensor: Option<&Tensor>) -> Argument {
     tensor.map_or(Argument::Pointer(0), Argument::tensor)
 }
 
-/// Checks that a tensor has the kind, shape and device that a kernel needs, and is contiguous.
+/// Checks a tensor of the head.
 fn expect(
     name: &'static str,
     tensor: &Tensor,
@@ -292,28 +298,5 @@ fn expect(
     shape: &[i64],
     device: Device,
 ) -> Result<(), Error> {
-    let valid = tensor.kind() == kind
-        && tensor.size() == shape
-        && tensor.device() == device
-        && tensor.is_contiguous();
-    if valid {
-        return Ok(());
-    }
-    Err(invalid_tensor(name, &format!("{kind:?} {shape:?} on {device:?}, contiguous"), tensor))
-}
-
-fn invalid_tensor(tensor: &'static str, expected: &str, got: &Tensor) -> Error {
-    let layout = if got.is_contiguous() { "contiguous" } else { "not contiguous" };
-    let got = format!("{:?} {:?} on {:?}, {layout}", got.kind(), got.size(), got.device());
-    Error::Tensor { kernel: "head", tensor, expected: expected.to_owned(), got }
-}
-
-/// Conversion for callers that return only libtorch's errors.
-impl From<Error> for TchError {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Torch(error) => error,
-            error => TchError::Io(std::io::Error::other(error)),
-        }
-    }
+    tensors::expect("head", name, tensor, kind, shape, device)
 }

@@ -92,12 +92,11 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Compiles and loads the `kernels` of a source.
+    /// Compiles and loads the kernels of each source.
     pub(super) fn new(
         ordinal: usize,
         settings: &KernelSettings,
-        source: &KernelSource,
-        kernels: &[Kernel],
+        sources: &[(&KernelSource, &[Kernel])],
     ) -> Result<Self, Error> {
         // The driver's functions panic without a driver.
         match driver() {
@@ -112,20 +111,22 @@ impl Kernels {
             return Err(Error::Device { ordinal, major, minor });
         }
         let compiler = Compiler::find(&settings.nvrtc)?;
-        let code = compiler.compile(source, &format!("sm_{major}{minor}"), settings.cache.as_deref())?;
-        let module =
-            context.load_module(Ptx::from_binary(code)).map_err(Error::call("load compiled kernels"))?;
         let mut functions = HashMap::new();
-        for kernel in kernels {
-            let function = module
-                .load_function(kernel.name)
-                .map_err(Error::call(format!("find the kernel {}", kernel.name)))?;
-            // More than 48 KiB need this attribute.
-            let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            function
-                .set_attribute(attribute, kernel.shared as i32)
-                .map_err(Error::call(format!("set the shared memory of {}", kernel.name)))?;
-            functions.insert(kernel.name, function);
+        for (source, kernels) in sources {
+            let code = compiler.compile(source, &format!("sm_{major}{minor}"), settings.cache.as_deref())?;
+            let module =
+                context.load_module(Ptx::from_binary(code)).map_err(Error::call("load compiled kernels"))?;
+            for kernel in *kernels {
+                let function = module
+                    .load_function(kernel.name)
+                    .map_err(Error::call(format!("find the kernel {}", kernel.name)))?;
+                // More than 48 KiB need this attribute.
+                let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                function
+                    .set_attribute(attribute, kernel.shared as i32)
+                    .map_err(Error::call(format!("set the shared memory of {}", kernel.name)))?;
+                functions.insert(kernel.name, function);
+            }
         }
         Ok(Self { ordinal, stream: context.default_stream(), functions })
     }

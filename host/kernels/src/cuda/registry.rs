@@ -4,9 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Device;
 
+use super::compile::KernelSource;
 use super::error::Error;
-use super::head;
-use super::launch::{KernelSettings, Kernels, Launch};
+use super::launch::{Kernel, KernelSettings, Kernels, Launch};
+use super::{head, paged};
+
+/// Sources with their kernels.
+pub(super) const SOURCES: [(&KernelSource, &[Kernel]); 2] =
+    [(&head::SOURCE, &head::KERNELS), (&paged::SOURCE, &paged::KERNELS)];
 
 /// Devices whose kernels are open. They stay open until the process ends.
 static OPENED: Mutex<Vec<Arc<Kernels>>> = Mutex::new(Vec::new());
@@ -21,7 +26,7 @@ pub fn open(ordinal: usize, settings: &KernelSettings) -> Result<Arc<Kernels>, E
     if let Some(kernels) = opened(Device::Cuda(ordinal)) {
         return Ok(kernels);
     }
-    let kernels = Arc::new(Kernels::new(ordinal, settings, &head::SOURCE, &head::KERNELS)?);
+    let kernels = Arc::new(Kernels::new(ordinal, settings, &SOURCES)?);
     OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&kernels));
     Ok(kernels)
 }

@@ -2,11 +2,10 @@
 //! `tokenizer_config.json`, `chat_template.jinja`.
 
 use std::collections::HashSet;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use pl_types::Dtype;
+use pl_types::{Dtype, SourcePath};
 use serde_json::Value;
 use tch::Tensor;
 
@@ -21,13 +20,14 @@ use crate::text::tokenizer::Tokenizer;
 
 /// Loads a model folder. `store` rounds each tensor to `dtype` and moves it to its device.
 pub(crate) fn load(
-    folder: &Path,
+    source: &SourcePath,
     dtype: Dtype,
     store: impl Fn(&Tensor) -> Result<Tensor, Error>,
 ) -> Result<Model, Error> {
     let mut hasher = blake3::Hasher::new();
-    let (config, tokenizer, template) = text(folder, &mut hasher)?;
-    let shards = Shards::open_folder(folder)?;
+    let (config, tokenizer, template) = text(source, &mut hasher)?;
+    let shards = Shards::open_folder(source)?;
+    let folder = source.path();
     hash_shards(&mut hasher, &shards)?;
     let weights = Weights::build(&config, folder, |tensor| {
         let missing = || Error::MissingTensor { path: folder.to_path_buf(), tensor: tensor.to_owned() };
@@ -45,7 +45,7 @@ pub(crate) fn load(
 }
 
 /// Loads everything but the weights, of which only the hash is computed.
-pub(crate) fn load_without_weights(folder: &Path, dtype: Dtype) -> Result<Model, Error> {
+pub(crate) fn load_without_weights(folder: &SourcePath, dtype: Dtype) -> Result<Model, Error> {
     let mut hasher = blake3::Hasher::new();
     let (config, tokenizer, template) = text(folder, &mut hasher)?;
     hash_shards(&mut hasher, &Shards::open_folder(folder)?)?;
@@ -71,18 +71,19 @@ fn hash_shards(hasher: &mut blake3::Hasher, shards: &Shards) -> Result<(), Error
 
 /// Loads the files besides the weights, and adds them to `hasher`.
 pub(crate) fn text(
-    folder: &Path,
+    source: &SourcePath,
     hasher: &mut blake3::Hasher,
 ) -> Result<(Config, Tokenizer, ChatTemplate), Error> {
+    let folder = source.path();
     let mut read = |name: &str| -> Result<Option<Vec<u8>>, Error> {
-        let path = folder.join(name);
-        match fs::read(&path) {
+        let path = source.join(name);
+        match path.read() {
             Ok(bytes) => {
                 hash_file(hasher, name, &bytes);
                 Ok(Some(bytes))
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::io(&path)(e)),
+            Err(e) => Err(Error::io(path.path())(e)),
         }
     };
     let need = |name: &str, bytes: Option<Vec<u8>>| {

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
+use pl_types::SourcePath;
 
 use crate::error::Error;
 
@@ -18,8 +19,9 @@ pub(crate) struct MappedFile {
 }
 
 impl MappedFile {
-    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(Error::io(path))?;
+    pub(crate) fn open(source: &SourcePath) -> Result<Self, Error> {
+        let path = source.path();
+        let file = source.open().map_err(Error::io(path))?;
         // SAFETY: sound as long as no other program writes into the file while it is mapped, which is while a model is
         // loaded. Only programs of those who may write the user's model can; one that truncates the file ends this one with
         // SIGBUS. It can't be avoided without copies.

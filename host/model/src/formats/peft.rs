@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use pl_types::Dtype;
+use pl_types::{Dtype, SourcePath};
 use serde_json::{Value, json};
 use tch::Kind;
 
@@ -51,9 +51,10 @@ impl Adapter {
     ///
     /// # Errors
     /// If a file is missing, or if it is not a plain LoRA adapter of such a model.
-    pub fn load(folder: &Path, config: &Config) -> Result<Self, Error> {
-        let path = folder.join(SETTINGS);
-        let text = fs::read(&path).map_err(Error::io(&path))?;
+    pub fn load(source: impl Into<SourcePath>, config: &Config) -> Result<Self, Error> {
+        let source = source.into();
+        let (folder, path) = (source.path(), source.path().join(SETTINGS));
+        let text = source.join(SETTINGS).read().map_err(Error::io(&path))?;
         let settings: Value =
             serde_json::from_slice(&text).map_err(|e| Error::format(&path, format!("not JSON: {e}")))?;
         if settings["peft_type"] != "LORA" {
@@ -77,7 +78,7 @@ impl Adapter {
         let alpha = settings["lora_alpha"].as_f64().unwrap_or(0.0);
 
         let path = folder.join(TENSORS);
-        let stored = Shards::open(&path)?;
+        let stored = Shards::open(&source.join(TENSORS))?;
         let mut unused: BTreeSet<&String> = stored.names().collect();
         // `target_modules` may be a pattern, so the targets are taken from the tensors.
         let targets: Vec<Projection> =

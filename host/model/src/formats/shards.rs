@@ -1,10 +1,10 @@
 //! Reading safetensors: one file, or the shards of a folder.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
+use pl_types::SourcePath;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
@@ -33,9 +33,9 @@ pub(crate) struct Shards {
 
 impl Shards {
     /// Opens the weights of a model folder: the files that its index names, or its only file.
-    pub(crate) fn open_folder(folder: &Path) -> Result<Self, Error> {
+    pub(crate) fn open_folder(folder: &SourcePath) -> Result<Self, Error> {
         let index = folder.join(INDEX);
-        if index.exists() {
+        if index.path().exists() {
             let files_by_tensor = read_index(&index)?;
             let names: BTreeSet<&String> = files_by_tensor.values().collect();
             let files = names.into_iter().map(|name| MappedFile::open(&folder.join(name)));
@@ -44,18 +44,18 @@ impl Shards {
             return Ok(shards);
         }
         let path = folder.join(SINGLE);
-        if !path.exists() {
+        if !path.path().exists() {
             let reason = format!(
                 "the folder has no {SINGLE} (nor an index of shards); models in other formats must be \
                  converted to safetensors"
             );
-            return Err(Error::format(folder, reason));
+            return Err(Error::format(folder.path(), reason));
         }
         Self::open(&path)
     }
 
     /// Opens one file.
-    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn open(path: &SourcePath) -> Result<Self, Error> {
         Self::parse(vec![MappedFile::open(path)?])
     }
 
@@ -121,8 +121,9 @@ impl Shards {
 }
 
 /// Reads an index: the file name of each tensor.
-fn read_index(index: &Path) -> Result<BTreeMap<String, String>, Error> {
-    let text = fs::read(index).map_err(Error::io(index))?;
+fn read_index(source: &SourcePath) -> Result<BTreeMap<String, String>, Error> {
+    let index = source.path();
+    let text = source.read().map_err(Error::io(index))?;
     let json: Value =
         serde_json::from_slice(&text).map_err(|e| Error::format(index, format!("not JSON: {e}")))?;
     let map = json["weight_map"]

@@ -10,6 +10,7 @@ mod families;
 mod fetch;
 mod formats;
 mod fuzz;
+mod hostile_templates;
 mod hub_server;
 mod packing;
 mod reference;

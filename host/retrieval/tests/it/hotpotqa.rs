@@ -29,7 +29,7 @@ fn supporting_passages_of_hotpotqa_are_found() {
     let Some(questions) = pl_testing::data("search_corpus/hotpotqa_train.json") else { return };
     let questions: Vec<Value> = serde_json::from_slice(&std::fs::read(questions).unwrap()).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let corpus = CorpusFile { path, fields: Fields::default() };
+    let corpus = CorpusFile { path: path.into(), fields: Fields::default() };
     CorpusIndex::build(&corpus, Language::English, folder.path(), &mut |_, _| {}).unwrap();
     let index = CorpusIndex::open("wiki", Language::English, folder.path()).unwrap();
     for count in [1, 2, 5, 10, 20] {

@@ -4,7 +4,9 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use pl_types::{CheckOpened, SourcePath};
 use rustix::fs::OFlags;
 
 use super::given::Given;
@@ -13,7 +15,7 @@ use super::{Access, SharedPermissions};
 
 /// Decides which files of a workflow may be read: those of its folder, those on the command line, and those that the user
 /// allowed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Reads {
     permissions: SharedPermissions,
     given: Given,
@@ -67,6 +69,20 @@ impl Reads {
         Ok(file)
     }
 
+    /// Returns a file or folder to read, whose files are checked once more when they are open.
+    ///
+    /// # Errors
+    /// The path outside of the workflow's folder that would be read.
+    pub fn source(&self, path: &Path) -> Result<SourcePath, PathBuf> {
+        let resolved = resolve(path);
+        self.check(&resolved)?;
+        if resolved.starts_with(self.given.root()) {
+            return Ok(SourcePath::checked(path, Arc::new(self.clone())));
+        }
+        // The user chose what is outside, links in it too. The workflow's folder is no part of the way to it any more.
+        Ok(resolved.into())
+    }
+
     fn check_opened(&self, file: &File) -> Result<(), OpenError> {
         self.check_source(pl_wasm::opened_path(file)?).map_err(OpenError::NotAllowed)
     }
@@ -92,6 +108,15 @@ impl Reads {
             return vec![resolved];
         }
         if resolved.is_dir() { links_out_of(root, &resolved) } else { Vec::new() }
+    }
+}
+
+impl CheckOpened for Reads {
+    fn check(&self, file: &File) -> io::Result<()> {
+        self.check_opened(file).map_err(|error| match error {
+            OpenError::Io(error) => error,
+            refused => io::Error::new(io::ErrorKind::PermissionDenied, refused.to_string()),
+        })
     }
 }
 
@@ -166,6 +191,84 @@ mod tests {
         );
         assert_eq!(text(opened), "secret", "without the second check, it is read");
         assert!(matches!(reads.open(&path), Err(OpenError::NotAllowed(_))));
+    }
+
+    /// Reading of a source, with the file of a project that it is about.
+    type ReadSource = (&'static str, fn(SourcePath) -> Result<(), String>);
+
+    const READS: [ReadSource; 5] = [
+        ("model", |source| pl_model::Model::text(source).map(drop).map_err(|error| error.to_string())),
+        ("model", |source| pl_model::Config::read(source).map(drop).map_err(|error| error.to_string())),
+        ("model", |source| {
+            let loaded = pl_model::Model::load(source, tch::Device::Cpu, pl_types::Dtype::F32);
+            loaded.map(drop).map_err(|error| error.to_string())
+        }),
+        ("tasks.json", |source| pl_data::read_file(source).map(drop).map_err(|error| error.to_string())),
+        ("passages.jsonl", |path| {
+            let file = pl_retrieval::CorpusFile { path, fields: pl_retrieval::Fields::default() };
+            let language = "english".parse().map_err(|_| "no such language".to_owned())?;
+            file.index_key(language).map(drop).map_err(|error| error.to_string())
+        }),
+    ];
+
+    fn write_project(folder: &Path) {
+        let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny");
+        std::fs::create_dir_all(folder.join("model")).unwrap();
+        for file in std::fs::read_dir(tiny).unwrap().map(|entry| entry.unwrap()) {
+            std::fs::copy(file.path(), folder.join("model").join(file.file_name())).unwrap();
+        }
+        std::fs::write(folder.join("tasks.json"), "[{}]").unwrap();
+        std::fs::write(folder.join("passages.jsonl"), "{}\n").unwrap();
+    }
+
+    #[test]
+    fn models_task_files_and_corpora_are_checked_once_they_are_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (project, other) = (root.join("project"), root.join("other"));
+        write_project(&other);
+        for (name, read) in READS {
+            let _ = std::fs::remove_dir_all(&project);
+            write_project(&project);
+            let permissions = SharedPermissions::default();
+            let reads = Reads::new(permissions.clone(), Given::new([], &project));
+            let source = reads.source(&project.join(name)).unwrap();
+            assert_eq!(read(source.clone()), Ok(()), "{name}");
+            // Between the check and the opening, it becomes a link.
+            std::fs::rename(project.join(name), project.join("before")).unwrap();
+            symlink(other.join(name), project.join(name)).unwrap();
+            let refused = read(source.clone()).unwrap_err();
+            assert!(refused.contains("outside of the workflow's folder"), "{name}: {refused}");
+            // The control: without the second check, it is read.
+            assert_eq!(read(project.join(name).into()), Ok(()), "{name}");
+            // Links that the user allows are read.
+            assert!(reads.source(&project.join(name)).is_err(), "{name}");
+            permissions.allow([Access::read(&other)]);
+            assert_eq!(read(source), Ok(()), "{name}");
+            assert_eq!(read(reads.source(&project.join(name)).unwrap()), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_a_model_that_becomes_a_link_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (project, other) = (root.join("project"), root.join("other"));
+        write_project(&project);
+        write_project(&other);
+        let reads = Reads::new(SharedPermissions::default(), Given::new([], &project));
+        for name in ["config.json", "tokenizer.json", "model.safetensors"] {
+            let source = reads.source(&project.join("model")).unwrap();
+            let load = || pl_model::Model::load(&source, tch::Device::Cpu, pl_types::Dtype::F32);
+            load().unwrap();
+            let path = project.join("model").join(name);
+            std::fs::remove_file(&path).unwrap();
+            symlink(other.join("model").join(name), &path).unwrap();
+            let refused = load().unwrap_err().to_string();
+            assert!(refused.contains("outside of the workflow's folder"), "{name}: {refused}");
+            std::fs::remove_file(&path).unwrap();
+            std::fs::copy(other.join("model").join(name), &path).unwrap();
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod memory;
 mod objectives;
 mod permissions;
 mod resume;
+mod rewards;
 mod roles;
 mod run_folders;
 mod schedule;

@@ -4,3 +4,4 @@
 
 mod limits;
 mod load;
+mod module;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use pl_types::Dtype;
+use pl_types::{Dtype, SourcePath};
 use tch::Tensor;
 
 use crate::error::Error;
@@ -25,11 +25,11 @@ const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 /// Loads a model. `store` rounds each tensor to `dtype` and moves it to its device.
 pub(crate) fn load(
-    path: &Path,
+    source: &SourcePath,
     dtype: Dtype,
     store: impl Fn(&Tensor) -> Result<Tensor, Error>,
 ) -> Result<Model, Error> {
-    let bytes = MappedFile::open(path)?;
+    let (bytes, path) = (MappedFile::open(source)?, source.path());
     let header = Header::parse(&bytes, path)?;
     let config = ConfigReader { header: &header, bytes: &bytes, path }.config()?;
     let name = path.display().to_string();
@@ -60,8 +60,8 @@ pub(crate) fn load(
 }
 
 /// Loads everything but the weights, of which only the hash is computed.
-pub(crate) fn load_without_weights(path: &Path, dtype: Dtype) -> Result<Model, Error> {
-    let bytes = MappedFile::open(path)?;
+pub(crate) fn load_without_weights(source: &SourcePath, dtype: Dtype) -> Result<Model, Error> {
+    let (bytes, path) = (MappedFile::open(source)?, source.path());
     let header = Header::parse(&bytes, path)?;
     let config = ConfigReader { header: &header, bytes: &bytes, path }.config()?;
     let (tokenizer, template) =
@@ -79,16 +79,16 @@ pub(crate) fn load_without_weights(path: &Path, dtype: Dtype) -> Result<Model, E
 }
 
 /// Loads only a model's tokenizer and chat template.
-pub(crate) fn text(path: &Path) -> Result<(Tokenizer, ChatTemplate), Error> {
-    let bytes = MappedFile::open(path)?;
+pub(crate) fn text(source: &SourcePath) -> Result<(Tokenizer, ChatTemplate), Error> {
+    let (bytes, path) = (MappedFile::open(source)?, source.path());
     let header = Header::parse(&bytes, path)?;
     let config = ConfigReader { header: &header, bytes: &bytes, path }.config()?;
     tokenizer::build(&header.metadata, &config, &path.display().to_string(), path)
 }
 
 /// Reads only a model's dimensions.
-pub(crate) fn config(path: &Path) -> Result<Config, Error> {
-    let bytes = MappedFile::open(path)?;
+pub(crate) fn config(source: &SourcePath) -> Result<Config, Error> {
+    let (bytes, path) = (MappedFile::open(source)?, source.path());
     let header = Header::parse(&bytes, path)?;
     ConfigReader { header: &header, bytes: &bytes, path }.config()
 }

@@ -9,17 +9,17 @@ use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter, PrettyFormatter, Serializer};
 
 /// Widest indent of a level of JSON, in spaces.
-const WIDEST_INDENT: usize = 64;
+const WIDEST_INDENT: u64 = 64;
 
 /// The filter `tojson` of chat templates: `json.dumps(value, ensure_ascii=False, indent=…)`.
 pub(crate) fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
-    let indent: Option<usize> = options.get("indent")?;
+    let indent: Option<u64> = options.get("indent")?;
     let ascii: Option<bool> = options.get("ensure_ascii")?;
     options.assert_all_used()?;
     if indent.is_some_and(|indent| indent > WIDEST_INDENT) {
         return Err(Error::new(ErrorKind::InvalidOperation, "the indent of `tojson` is too wide"));
     }
-    let spaces = " ".repeat(indent.unwrap_or_default());
+    let spaces = " ".repeat(indent.unwrap_or_default() as usize);
     let pretty = indent.map(|_| PrettyFormatter::with_indent(spaces.as_bytes()));
     let mut out = Vec::new();
     value

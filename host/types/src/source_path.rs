@@ -1,0 +1,92 @@
+//! Paths of files and folders whose opening is checked.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Check of a file once it is open. Its path, or a folder on the way to it, may have become a link since the path was
+/// checked.
+pub trait CheckOpened: fmt::Debug + Send + Sync {
+    /// Returns an error if the file may not be read.
+    ///
+    /// # Errors
+    /// The reason, with what to do.
+    fn check(&self, file: &File) -> io::Result<()>;
+}
+
+/// Path of a file or folder to read. Plain paths convert to it, without a check.
+#[derive(Debug, Clone)]
+pub struct SourcePath {
+    path: PathBuf,
+    check: Option<Arc<dyn CheckOpened>>,
+}
+
+impl SourcePath {
+    /// Returns a path whose file, or files below it, are checked once they are open.
+    pub fn checked(path: impl Into<PathBuf>, check: Arc<dyn CheckOpened>) -> SourcePath {
+        SourcePath { path: path.into(), check: Some(check) }
+    }
+
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns a path below this one, with the same check.
+    #[must_use]
+    pub fn join(&self, below: impl AsRef<Path>) -> SourcePath {
+        SourcePath { path: self.path.join(below), check: self.check.clone() }
+    }
+
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// That of the system, or of the check.
+    pub fn open(&self) -> io::Result<File> {
+        let file = File::open(&self.path)?;
+        if let Some(check) = &self.check {
+            check.check(&file)?;
+        }
+        Ok(file)
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// Those of [`SourcePath::open`].
+    pub fn read(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.open()?.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// Those of [`SourcePath::open`], and if it is not UTF-8.
+    pub fn read_to_string(&self) -> io::Result<String> {
+        let mut text = String::new();
+        self.open()?.read_to_string(&mut text)?;
+        Ok(text)
+    }
+}
+
+impl From<PathBuf> for SourcePath {
+    fn from(path: PathBuf) -> SourcePath {
+        SourcePath { path, check: None }
+    }
+}
+
+impl From<&SourcePath> for SourcePath {
+    fn from(path: &SourcePath) -> SourcePath {
+        path.clone()
+    }
+}
+
+impl<P: AsRef<Path> + ?Sized> From<&P> for SourcePath {
+    fn from(path: &P) -> SourcePath {
+        path.as_ref().to_path_buf().into()
+    }
+}
