@@ -3,11 +3,9 @@
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::{env, fs};
 
-/// Target of the module.
-const WASM: &str = "wasm32-unknown-unknown";
+use pl_toolchain::rust::{Crate, Toolchain};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
@@ -31,34 +29,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Compiles `jinja` to `jinja.wasm` in the output folder.
+/// Compiles `jinja` to `jinja.wasm` in the output folder, as plugins are compiled. `cargo xtask setup` has fetched what that
+/// needs.
 fn build_jinja() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    let target = out.join("jinja");
-    let manifest = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("jinja/Cargo.toml");
-    let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let output = Command::new(cargo)
-        .args(["rustc", "--lib", "--crate-type", "cdylib", "--locked", "--profile", "guest"])
-        .args(["--target", WASM])
-        .arg("--manifest-path")
-        .arg(manifest)
-        .arg("--target-dir")
-        .arg(&target)
-        .env("CARGO_PROFILE_GUEST_DEBUG", "false")
-        .env("CARGO_PROFILE_GUEST_STRIP", "true")
-        // What the outer build asks of its own target and of its crates doesn't apply to this one.
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env_remove("RUSTFLAGS")
-        .env_remove("RUSTC_WORKSPACE_WRAPPER")
-        .env_remove("CARGO_RESOLVER_FEATURE_UNIFICATION")
-        .output()?;
-    if !output.status.success() {
-        let messages = String::from_utf8_lossy(&output.stderr);
-        return Err(format!(
-            "the module that renders chat templates can't be built (Rust's target for it: rustup target add {WASM}):\n{messages}"
-        )
-        .into());
-    }
-    fs::copy(target.join(WASM).join("guest/pl_jinja.wasm"), out.join("jinja.wasm"))?;
+    let folder = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("jinja");
+    let target_dir = out.join("jinja");
+    let what = Crate { folder: &folder, package: Some("pl-jinja"), profile: "guest", target_dir: &target_dir };
+    let module = Toolchain::find(&folder)?.compile(&what)?;
+    fs::copy(module, out.join("jinja.wasm"))?;
     Ok(())
 }

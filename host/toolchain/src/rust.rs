@@ -112,7 +112,14 @@ impl Toolchain {
         let mut cargo = Command::new(toolchain_program("cargo"));
         cargo.current_dir(guest.folder);
         // These flags are meant for programs of this machine.
-        for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS"] {
+        for name in [
+            "RUSTFLAGS",
+            "CARGO_ENCODED_RUSTFLAGS",
+            "CARGO_BUILD_TARGET",
+            "CARGO_BUILD_RUSTFLAGS",
+            "RUSTC_WORKSPACE_WRAPPER",
+            "CARGO_RESOLVER_FEATURE_UNIFICATION",
+        ] {
             cargo.env_remove(name);
         }
         cargo.env("CARGO_ENCODED_RUSTFLAGS", remap_paths(guest.folder));
