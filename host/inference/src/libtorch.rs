@@ -245,7 +245,7 @@ impl<'a> BatchTensors<'a> {
     fn run(&self, cache: &mut KvCacheTensors) -> Result<StepTensors, TchError> {
         let LoadedModel { config, weights, rope } = self.loaded;
         let rope = rope.select(&self.positions);
-        let adapters = AdapterRows::new(self.adapter_runs.clone());
+        let adapters = AdapterRows::new(self.adapter_runs.clone())?;
         let attend = |layer: usize, q: &Tensor, k: &Tensor, v: &Tensor| {
             self.attend(&mut cache.layers[layer], config, q, k, &v.f_view_as(k)?)
         };

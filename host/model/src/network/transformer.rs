@@ -200,6 +200,6 @@ fn prepare<'a>(
     let longest = positions.iter().max().map_or(0, |last| *last as usize + 1);
     let rope = Rope::new(config, longest, device).select(&column(&positions)?);
     let parts = AttentionParts::new(packed, device)?;
-    let adapters = AdapterRows::for_packed(adapters, packed);
+    let adapters = AdapterRows::for_packed(adapters, packed)?;
     Ok((Frame { config, weights, adapters, rope }, parts, column(&ids)?))
 }
