@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .flag(headers.display().to_string())
         .file("shim/linear.cpp")
         .file("shim/adamw.cpp")
+        .file("shim/attention.cpp")
         .file("shim/context.cpp")
         .compile("pl_model_shim");
     Ok(())

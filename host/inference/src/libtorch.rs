@@ -1,12 +1,15 @@
 //! Models on libtorch: any device that it supports, mainly CUDA.
 //!
-//! The transformer is [`pl_model::forward_with_attention`]. Keys and values stay in blocks on the device; tokens are
+//! The transformer is [`pl_model::forward_with_attention`]. Keys and values stay in blocks on the device; sequences that
+//! continue by one token attend to them where they are, on GPUs with open kernels ([`PagedAttention`]). Tokens are
 //! sampled there too, and only their ids and log-probabilities are copied back, unless a request needs the
 //! whole row of logits (truncation, penalties, the likeliest tokens).
 
 use std::ops::Range;
 
 use pl_kernels::cpu::{BLOCK, SimdLevel};
+use pl_kernels::cuda;
+use pl_kernels::cuda::paged::{GatheredSequences, PagedAttention, PagedSequences};
 use pl_model::{Adapter, AdapterRows, Config, Rope, TensorSet, Weights, forward_with_attention, logits};
 use tch::{Device, IndexOp, Kind, TchError, Tensor};
 
@@ -173,14 +176,32 @@ struct BatchTensors<'a> {
     logit_rows: Tensor,
 }
 
+/// A row of a sequence that continues by one token.
+struct SingleRow<'a> {
+    row: i64,
+    blocks: &'a [u32],
+    /// Number of tokens with this one.
+    length: usize,
+}
+
 /// Segments with one row each.
 struct SingleRows {
-    /// `[n]`: rows in the batch.
-    rows: Tensor,
-    /// `[n, longest]`: cache slots of each row's context, zero past its end.
-    context: Tensor,
-    /// `[n, 1, 1, longest]`: zero, and minus infinity past the end of the context.
-    mask: Tensor,
+    /// `[n]`: rows in the batch; `None` if these are all rows of it.
+    rows: Option<Tensor>,
+    attention: SingleRowAttention,
+}
+
+enum SingleRowAttention {
+    Paged {
+        kernels: PagedAttention,
+        /// Blocks of each sequence, `[n, blocks]`.
+        tables: Tensor,
+        /// Number of tokens of each sequence, `[n]`.
+        lengths: Tensor,
+        longest: usize,
+    },
+    /// On devices without open kernels, and for number formats that these don't support.
+    Gathered(GatheredSequences),
 }
 
 /// A segment of several rows of one sequence.
@@ -199,23 +220,21 @@ impl<'a> BatchTensors<'a> {
         device: Device,
     ) -> Result<Self, TchError> {
         let to_device = |values: &[i64]| Tensor::f_from_slice(values)?.f_to_device(device);
-        let kind = loaded.weights.embed.kind();
         let (mut tokens, mut positions, mut slots) = (Vec::new(), Vec::new(), Vec::new());
-        let mut single: Vec<(i64, Vec<i64>)> = Vec::new();
+        let mut single: Vec<SingleRow<'_>> = Vec::new();
         let mut segments = Vec::new();
         for segment in &batch.segments {
             let first = tokens.len() as i64;
             let count = segment.tokens.len();
             let end = segment.position + count;
-            let context: Vec<i64> = (0..end)
-                .map(|p| i64::from(segment.blocks[p / BLOCK]) * BLOCK as i64 + (p % BLOCK) as i64)
-                .collect();
+            let slot = |p: usize| i64::from(segment.blocks[p / BLOCK]) * BLOCK as i64 + (p % BLOCK) as i64;
             tokens.extend(segment.tokens.iter().map(|id| i64::from(*id)));
             positions.extend(segment.position as i64..end as i64);
-            slots.extend_from_slice(&context[segment.position..]);
+            slots.extend((segment.position..end).map(slot));
             if count == 1 {
-                single.push((first, context));
+                single.push(SingleRow { row: first, blocks: segment.blocks, length: end });
             } else {
+                let context: Vec<i64> = (0..end).map(slot).collect();
                 let mask = Tensor::f_ones([count as i64, end as i64], (Kind::Bool, device))?
                     .f_tril(segment.position as i64)?;
                 segments.push(LongSegment {
@@ -225,8 +244,9 @@ impl<'a> BatchTensors<'a> {
                 });
             }
         }
+        let all = segments.is_empty();
         let single_rows =
-            if single.is_empty() { None } else { Some(SingleRows::new(&single, kind, device)?) };
+            if single.is_empty() { None } else { Some(SingleRows::new(&single, all, loaded, device)?) };
         let logit_rows: Vec<i64> = batch.logit_rows().into_iter().map(|row| row as i64).collect();
         Ok(Self {
             loaded,
@@ -245,7 +265,7 @@ impl<'a> BatchTensors<'a> {
     fn run(&self, cache: &mut KvCacheTensors) -> Result<StepTensors, TchError> {
         let LoadedModel { config, weights, rope } = self.loaded;
         let rope = rope.select(&self.positions);
-        let adapters = AdapterRows::new(self.adapter_runs.clone());
+        let adapters = AdapterRows::new(self.adapter_runs.clone())?;
         let attend = |layer: usize, q: &Tensor, k: &Tensor, v: &Tensor| {
             self.attend(&mut cache.layers[layer], config, q, k, &v.f_view_as(k)?)
         };
@@ -264,24 +284,14 @@ impl<'a> BatchTensors<'a> {
         v: &Tensor,
     ) -> Result<Tensor, TchError> {
         let _ = layer_cache.f_index_copy_(0, &self.slots, &Tensor::f_stack(&[k, v], 1)?)?;
+        if let Some(single @ SingleRows { rows: None, .. }) = &self.single_rows {
+            return single.attend(q, layer_cache)?.f_flatten(1, 2);
+        }
         let out = Tensor::f_empty([self.tokens.size()[0], config.q_width()], (q.kind(), self.device))?;
         let group = config.heads / config.kv_heads;
-        if let Some(single) = &self.single_rows {
-            let count = single.rows.size()[0];
-            // [n, longest, 2, kv_heads, D] to [2, n, kv_heads, longest, D]
-            let context = layer_cache
-                .f_index_select(0, &single.context.f_view(-1)?)?
-                .f_view([count, -1, 2, config.kv_heads, config.head_dim])?
-                .f_permute([2, 0, 3, 1, 4])?;
-            // The query heads that share a key head become that head's queries.
-            let q = q.f_index_select(0, &single.rows)?.f_view([
-                count,
-                config.kv_heads,
-                group,
-                config.head_dim,
-            ])?;
-            let mixed = attention(&q, &context.i(0), &context.i(1), &single.mask)?;
-            let _ = out.shallow_clone().f_index_copy_(0, &single.rows, &mixed.f_reshape([count, -1])?)?;
+        if let Some(single @ SingleRows { rows: Some(rows), .. }) = &self.single_rows {
+            let mixed = single.attend(q, layer_cache)?.f_flatten(1, 2)?;
+            let _ = out.shallow_clone().f_index_copy_(0, rows, &mixed)?;
         }
         for segment in &self.segments {
             let (first, count) = (segment.rows.start, segment.rows.end - segment.rows.start);
@@ -302,24 +312,49 @@ impl<'a> BatchTensors<'a> {
 }
 
 impl SingleRows {
-    fn new(rows: &[(i64, Vec<i64>)], kind: Kind, device: Device) -> Result<Self, TchError> {
-        let longest = rows.iter().map(|(_, context)| context.len()).max().unwrap_or(0);
-        let mut all = vec![0i64; rows.len() * longest];
-        let mut mask = vec![f32::NEG_INFINITY; all.len()];
-        for (i, (_, context)) in rows.iter().enumerate() {
-            all[i * longest..][..context.len()].copy_from_slice(context);
-            mask[i * longest..][..context.len()].fill(0.0);
+    /// Prepares rows with the blocks and the number of tokens of their sequences. `all` is true if the batch has no others.
+    fn new(rows: &[SingleRow<'_>], all: bool, model: &LoadedModel, device: Device) -> Result<Self, TchError> {
+        let longest = rows.iter().map(|row| row.length).max().unwrap_or(0);
+        let columns = longest.div_ceil(BLOCK);
+        let mut tables = vec![0i32; rows.len() * columns];
+        for (to, row) in tables.chunks_exact_mut(columns.max(1)).zip(rows) {
+            for (to, block) in to.iter_mut().zip(row.blocks) {
+                *to = *block as i32;
+            }
         }
-        let (count, longest) = (rows.len() as i64, longest as i64);
-        let rows: Vec<i64> = rows.iter().map(|(row, _)| *row).collect();
-        Ok(Self {
-            rows: Tensor::f_from_slice(&rows)?.f_to_device(device)?,
-            context: Tensor::f_from_slice(&all)?.f_view([count, longest])?.f_to_device(device)?,
-            mask: Tensor::f_from_slice(&mask)?
-                .f_view([count, 1, 1, longest])?
-                .f_to_device(device)?
-                .f_to_kind(kind)?,
-        })
+        let lengths: Vec<i32> = rows.iter().map(|row| row.length as i32).collect();
+        let tables = Tensor::f_from_slice(&tables)?.f_view([rows.len() as i64, columns as i64])?;
+        let (tables, lengths) =
+            (tables.f_to_device(device)?, Tensor::f_from_slice(&lengths)?.f_to_device(device)?);
+        let kind = model.weights.embed.kind();
+        let kernels = cuda::opened(device).filter(|_| PagedAttention::supports(kind, model.config.head_dim));
+        let attention = match kernels {
+            Some(kernels) => {
+                SingleRowAttention::Paged { kernels: PagedAttention::new(kernels), tables, lengths, longest }
+            }
+            None => {
+                let sequences = PagedSequences { tables: &tables, lengths: &lengths, longest };
+                SingleRowAttention::Gathered(GatheredSequences::new(&sequences, kind)?)
+            }
+        };
+        let rows: Vec<i64> = rows.iter().map(|row| row.row).collect();
+        let rows = if all { None } else { Some(Tensor::f_from_slice(&rows)?.f_to_device(device)?) };
+        Ok(Self { rows, attention })
+    }
+
+    /// Computes the attention `[n, heads, D]` of the rows of `q`, `[T, heads, D]`.
+    fn attend(&self, q: &Tensor, cache: &Tensor) -> Result<Tensor, TchError> {
+        let q = match &self.rows {
+            Some(rows) => q.f_index_select(0, rows)?,
+            None => q.f_contiguous()?,
+        };
+        let mixed = match &self.attention {
+            SingleRowAttention::Paged { kernels, tables, lengths, longest } => {
+                kernels.attend(&q, cache, &PagedSequences { tables, lengths, longest: *longest })
+            }
+            SingleRowAttention::Gathered(sequences) => sequences.attend(&q, cache),
+        };
+        Ok(mixed?)
     }
 }
 

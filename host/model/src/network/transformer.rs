@@ -21,7 +21,7 @@ use crate::network::config::Config;
 use crate::network::packed::Packed;
 use crate::network::rope::Rope;
 use crate::network::weights::Weights;
-use attention::{AttentionBlock, SpanMask};
+use attention::{AttentionBlock, AttentionParts};
 use block::{BlockActivations, Frame};
 use elementwise::{normalize, normalize_backward, reciprocal_rms};
 
@@ -40,7 +40,7 @@ pub enum Checkpointing {
 /// A forward pass over packed sequences, ready for its backward pass.
 pub struct Pass<'a> {
     frame: Frame<'a>,
-    mask: SpanMask,
+    parts: AttentionParts,
     tokens: Tensor,
     /// Input of each block, and the tensors that its gradient needs unless they are computed again.
     blocks: Vec<(Tensor, Option<BlockActivations<AttentionBlock>>)>,
@@ -61,15 +61,15 @@ impl<'a> Pass<'a> {
         packed: &Packed,
         checkpointing: Checkpointing,
     ) -> Result<Self, Error> {
-        let (frame, mask, tokens) = prepare(config, weights, adapters, packed)?;
+        let (frame, parts, tokens) = prepare(config, weights, adapters, packed)?;
         let mut blocks = Vec::with_capacity(config.layers);
         Ok(no_grad(|| {
             let mut x = weights.embed.f_index_select(0, &tokens)?;
             for i in 0..weights.layers.len() {
                 let (output, activations) = match checkpointing {
-                    Checkpointing::On => (run_block(&frame, &mask, i, &x, false)?.0, None),
+                    Checkpointing::On => (run_block(&frame, &parts, i, &x)?.0, None),
                     Checkpointing::Off => {
-                        let (output, activations) = run_block(&frame, &mask, i, &x, true)?;
+                        let (output, activations) = run_block(&frame, &parts, i, &x)?;
                         (output, Some(activations))
                     }
                 };
@@ -78,7 +78,7 @@ impl<'a> Pass<'a> {
             }
             let rstd = reciprocal_rms(&x, config.rms_eps)?;
             let hidden = normalize(&x, &rstd, &weights.norm)?;
-            Ok::<_, TchError>(Self { frame, mask, tokens, blocks, last: x, rstd, hidden })
+            Ok::<_, TchError>(Self { frame, parts, tokens, blocks, last: x, rstd, hidden })
         })?)
     }
 
@@ -94,7 +94,7 @@ impl<'a> Pass<'a> {
     /// # Errors
     /// If libtorch fails (memory).
     pub fn backward(self, gradient: &Tensor, gradients: &Gradients) -> Result<(), TchError> {
-        let Self { frame, mask, tokens, blocks, last, rstd, hidden } = self;
+        let Self { frame, parts, tokens, blocks, last, rstd, hidden } = self;
         drop(hidden);
         no_grad(|| {
             let weights = frame.weights;
@@ -104,9 +104,9 @@ impl<'a> Pass<'a> {
             for (i, (x, activations)) in blocks.into_iter().enumerate().rev() {
                 let activations = match activations {
                     Some(activations) => activations,
-                    None => run_block(&frame, &mask, i, &x, true)?.1,
+                    None => run_block(&frame, &parts, i, &x)?.1,
                 };
-                dy = frame.backward(i, &x, &mask, activations, dy, gradients)?;
+                dy = frame.backward(i, &x, &parts, activations, dy, gradients)?;
             }
             if let Some(own) = &gradients.weights {
                 let dy = dy.f_to_kind(own.embed.kind())?;
@@ -127,10 +127,8 @@ pub fn hidden_states(
     adapters: &[&Adapter],
     packed: &Packed,
 ) -> Result<Tensor, Error> {
-    let (frame, mask, tokens) = prepare(config, weights, adapters, packed)?;
-    Ok(run_blocks(&frame, &tokens, |_, q, k, v| {
-        AttentionBlock::new(frame.config, &mask, q, k, v, false)?.output(frame.config)
-    })?)
+    let (frame, parts, tokens) = prepare(config, weights, adapters, packed)?;
+    Ok(run_blocks(&frame, &tokens, |_, q, k, v| AttentionBlock::new(&parts, q, k, v)?.output())?)
 }
 
 /// Returns the hidden states `[T, H]` of `tokens` (`[T]`, i64) after the final norm, with an attention of the
@@ -171,14 +169,13 @@ fn run_blocks(
 /// Runs one block of a packed batch.
 fn run_block(
     frame: &Frame<'_>,
-    mask: &SpanMask,
+    parts: &AttentionParts,
     i: usize,
     x: &Tensor,
-    differentiable: bool,
 ) -> Result<(Tensor, BlockActivations<AttentionBlock>), TchError> {
     frame.forward(i, x, |q, k, v| {
-        let attention = AttentionBlock::new(frame.config, mask, q, k, v, differentiable)?;
-        Ok((attention.output(frame.config)?, attention))
+        let attention = AttentionBlock::new(parts, q, k, v)?;
+        Ok((attention.output()?, attention))
     })
 }
 
@@ -188,7 +185,7 @@ fn prepare<'a>(
     weights: &'a Weights,
     adapters: &'a [&'a Adapter],
     packed: &Packed,
-) -> Result<(Frame<'a>, SpanMask, Tensor), Error> {
+) -> Result<(Frame<'a>, AttentionParts, Tensor), Error> {
     packed.check(adapters.len())?;
     let device = weights.device();
     let column = |values: &[i64]| Tensor::f_from_slice(values)?.f_to_device(device);
@@ -202,7 +199,7 @@ fn prepare<'a>(
         .collect();
     let longest = positions.iter().max().map_or(0, |last| *last as usize + 1);
     let rope = Rope::new(config, longest, device).select(&column(&positions)?);
-    let mask = SpanMask::new(packed, weights.embed.kind(), device)?;
-    let adapters = AdapterRows::for_packed(adapters, packed);
-    Ok((Frame { config, weights, adapters, rope }, mask, column(&ids)?))
+    let parts = AttentionParts::new(packed, device)?;
+    let adapters = AdapterRows::for_packed(adapters, packed)?;
+    Ok((Frame { config, weights, adapters, rope }, parts, column(&ids)?))
 }

@@ -1,56 +1,89 @@
 //! The parts of adapters in a batch of tokens, each applied to its own rows, and their gradients.
 //!
-//! With `u = s A x`, an adapter adds `B u` to `W x`. The rows of one adapter are contiguous; its part is
-//! computed on that slice and added to the output in place, so that several adapters in a batch cost no more
-//! than one.
+//! With `u = s A x`, an adapter adds `B u` to `W x`. On a GPU, where a launch takes longer than such a small product, adapters
+//! of any ranks and targets share products: with `A` and `B` of a group's adapters side by side and `M` the scale of a row's
+//! own adapter in the columns of that adapter, 0 in the others,
+//!
+//! ```text
+//! u = M * (x Aᵀ)    y += u Bᵀ    du = M * (dy B)    dx += du A    dB = dyᵀ u    dA = duᵀ x
+//! ```
+//!
+//! The ranks are added up: those of a few adapters still fit one tile of a matrix product. On the CPU, each run of rows has
+//! products of its own, so that a row's bits don't depend on the other adapters of the batch.
 
 use std::ops::Range;
 
-use tch::{TchError, Tensor};
+use tch::{Device, Kind, TchError, Tensor};
 
-use crate::network::adapter::{Adapter, Projection};
+use crate::network::adapter::{Adapter, LowRank, Projection};
 use crate::network::matmul::{add_outer, linear};
 use crate::network::packed::Packed;
 
+/// Largest sum of ranks of a group on a GPU: above it, products with the zeros of other adapters cost more than launches.
+const GROUP_RANKS: usize = 256;
+
 /// Contiguous rows of one adapter.
 struct AdapterRun<'a> {
-    start: i64,
-    len: i64,
+    rows: Range<i64>,
     adapter: &'a Adapter,
     /// Index into the adapters of the pass, and into their gradients.
     index: usize,
 }
 
 /// Assignment of rows to adapters. Rows without an adapter use the base weights alone.
-pub struct AdapterRows<'a>(Vec<AdapterRun<'a>>);
+pub struct AdapterRows<'a> {
+    /// Groups of each projection, in the order of [`Projection::ALL`].
+    groups: [Vec<AdapterGroup<'a>>; 7],
+}
 
-/// Value of `u` of one projection for each run; `None` if the adapter does not target the projection.
-pub(super) type LowRankInputs = Vec<Option<Tensor>>;
+/// Adapters with a part on one projection that share products.
+struct AdapterGroup<'a> {
+    /// From the first row of an adapter to the last.
+    start: i64,
+    len: i64,
+    /// The adapters with their indices, none twice.
+    members: Vec<(&'a Adapter, usize)>,
+    /// Scales `[len, sum of ranks]`, f32; `None` if all rows are of the one member.
+    mask: Option<Tensor>,
+}
+
+/// Value of `u` of one projection for each of its groups.
+pub(super) type LowRankInputs = Vec<Tensor>;
 
 impl<'a> AdapterRows<'a> {
-    /// Assigns each range of rows to its adapter.
-    pub fn new(runs: Vec<(Range<usize>, &'a Adapter)>) -> Self {
+    /// Assigns each range of rows to its adapter. The ranges are sorted.
+    ///
+    /// # Errors
+    /// If libtorch fails (memory).
+    pub fn new(runs: Vec<(Range<usize>, &'a Adapter)>) -> Result<Self, TchError> {
         let runs = runs.into_iter().enumerate().map(|(index, (rows, adapter))| AdapterRun {
-            start: rows.start as i64,
-            len: rows.len() as i64,
+            rows: rows.start as i64..rows.end as i64,
             adapter,
             index,
         });
-        Self(runs.collect())
+        Self::grouped(&runs.collect::<Vec<_>>(), None)
     }
 
     /// Assigns the rows of a packed batch to the adapters that its spans name.
-    pub(super) fn for_packed(adapters: &'a [&'a Adapter], packed: &Packed) -> Self {
-        let mut runs: Vec<AdapterRun<'a>> = Vec::new();
-        for span in &packed.spans {
-            let Some(index) = span.adapter else { continue };
-            let (start, len) = (span.start as i64, span.len as i64);
-            match runs.last_mut() {
-                Some(run) if run.index == index && run.start + run.len == start => run.len += len,
-                _ => runs.push(AdapterRun { start, len, adapter: adapters[index], index }),
+    pub(super) fn for_packed(adapters: &'a [&'a Adapter], packed: &Packed) -> Result<Self, TchError> {
+        Self::grouped(&runs(adapters, packed), None)
+    }
+
+    /// Forms groups of at most `ranks`, or of the number that suits the adapters' device.
+    fn grouped(runs: &[AdapterRun<'a>], ranks: Option<usize>) -> Result<Self, TchError> {
+        let mut groups: [Vec<AdapterGroup<'a>>; 7] = Default::default();
+        for (projection, groups) in Projection::ALL.into_iter().zip(&mut groups) {
+            let targets = |run: &&AdapterRun<'a>| run.adapter.part(0, projection).is_some();
+            let runs: Vec<&AdapterRun<'a>> = runs.iter().filter(targets).collect();
+            let device = runs.iter().find_map(|run| Some(run.adapter.part(0, projection)?.a.device()));
+            let device = device.unwrap_or(Device::Cpu);
+            let ranks = ranks.unwrap_or(if device == Device::Cpu { 0 } else { GROUP_RANKS });
+            let mut rest = runs.as_slice();
+            while let Some(group) = AdapterGroup::first(&mut rest, ranks, device)? {
+                groups.push(group);
             }
         }
-        Self(runs)
+        Ok(Self { groups })
     }
 
     /// Adds the adapters' parts of a projection of `x` to its output `y`, in place.
@@ -61,16 +94,13 @@ impl<'a> AdapterRows<'a> {
         x: &Tensor,
         y: &Tensor,
     ) -> Result<LowRankInputs, TchError> {
-        self.0
+        self.groups[projection as usize]
             .iter()
-            .map(|run| {
-                let Some(part) = run.adapter.part(layer, projection) else { return Ok(None) };
-                let a = part.a.f_to_kind(x.kind())?;
-                let b = part.b.f_to_kind(x.kind())?;
-                let mut inner = linear(&run.rows(x)?, &a)?;
-                let _ = inner.f_mul_scalar_(run.adapter.scale())?;
-                let _ = run.rows(y)?.f_add_(&linear(&inner, &b)?)?;
-                Ok(Some(inner))
+            .map(|group| {
+                let (a, b) = group.factors(layer, projection, x.kind())?;
+                let inner = group.scale(linear(&group.rows(x)?, &a)?)?;
+                let _ = group.rows(y)?.f_add_(&linear(&inner, &b)?)?;
+                Ok(inner)
             })
             .collect()
     }
@@ -88,23 +118,149 @@ impl<'a> AdapterRows<'a> {
         dx: &Tensor,
         gradients: &[Adapter],
     ) -> Result<(), TchError> {
-        for (run, inner) in self.0.iter().zip(inputs) {
-            let parts = (run.adapter.part(layer, projection), gradients[run.index].part(layer, projection));
-            let (Some(inner), (Some(part), Some(gradient))) = (inner, parts) else { continue };
-            let dy = run.rows(dy)?;
-            let mut du = linear(&dy, &part.b.f_to_kind(dy.kind())?.f_tr()?)?;
-            let _ = du.f_mul_scalar_(run.adapter.scale())?;
-            add_outer(&gradient.b, &dy, inner)?;
-            add_outer(&gradient.a, &du, &run.rows(x)?)?;
-            let a = part.a.f_to_kind(du.kind())?;
-            let _ = run.rows(dx)?.f_add_(&linear(&du, &a.f_tr()?)?)?;
+        for (group, inner) in self.groups[projection as usize].iter().zip(inputs) {
+            let (a, b) = group.factors(layer, projection, dy.kind())?;
+            let (x, dy) = (group.rows(x)?, group.rows(dy)?);
+            let du = group.scale(linear(&dy, &b.f_tr()?)?)?;
+            group.add_gradients(layer, projection, gradients, [&x, inner, &dy, &du])?;
+            let _ = group.rows(dx)?.f_add_(&linear(&du, &a.f_tr()?)?)?;
         }
         Ok(())
     }
 }
 
-impl AdapterRun<'_> {
+/// Returns the runs of a packed batch.
+fn runs<'a>(adapters: &'a [&'a Adapter], packed: &Packed) -> Vec<AdapterRun<'a>> {
+    let mut runs: Vec<AdapterRun<'a>> = Vec::new();
+    for span in &packed.spans {
+        let Some(index) = span.adapter else { continue };
+        let rows = span.start as i64..(span.start + span.len) as i64;
+        match runs.last_mut() {
+            Some(run) if run.index == index && run.rows.end == rows.start => run.rows.end = rows.end,
+            _ => runs.push(AdapterRun { rows, adapter: adapters[index], index }),
+        }
+    }
+    runs
+}
+
+impl<'a> AdapterGroup<'a> {
+    /// Takes the first runs whose adapters have at most `ranks` together, or the first run alone. Returns `None` if there are
+    /// no runs.
+    fn first(runs: &mut &[&AdapterRun<'a>], ranks: usize, device: Device) -> Result<Option<Self>, TchError> {
+        let all = *runs;
+        let Some(first) = all.first() else { return Ok(None) };
+        let mut members = vec![(first.adapter, first.index)];
+        let mut count = 1;
+        for run in &all[1..] {
+            if !members.iter().any(|(_, index)| *index == run.index) {
+                let total: usize = members.iter().map(|(adapter, _)| adapter.rank).sum();
+                if total + run.adapter.rank > ranks {
+                    break;
+                }
+                members.push((run.adapter, run.index));
+            } else if ranks == 0 {
+                break;
+            }
+            count += 1;
+        }
+        let (own, rest) = all.split_at(count);
+        *runs = rest;
+        let start = first.rows.start;
+        let len = own.last().map_or(0, |run| run.rows.end - start);
+        let mask = if count == 1 { None } else { Some(mask(own, &members, start, len, device)?) };
+        Ok(Some(Self { start, len, members, mask }))
+    }
+
     fn rows(&self, x: &Tensor) -> Result<Tensor, TchError> {
         x.f_narrow(0, self.start, self.len)
     }
+
+    /// The members' parts on the projection with their indices.
+    fn parts(&self, layer: usize, projection: Projection) -> impl Iterator<Item = (&'a LowRank, usize)> {
+        self.members
+            .iter()
+            .filter_map(move |(adapter, index)| Some((adapter.part(layer, projection)?, *index)))
+    }
+
+    /// Returns the members' factors side by side, `[sum of ranks, in]` and `[out, sum of ranks]`.
+    fn factors(
+        &self,
+        layer: usize,
+        projection: Projection,
+        kind: Kind,
+    ) -> Result<(Tensor, Tensor), TchError> {
+        let (a, b): (Vec<&Tensor>, Vec<&Tensor>) =
+            self.parts(layer, projection).map(|(part, _)| (&part.a, &part.b)).unzip();
+        let join = |factors: &[&Tensor], dim: i64| match factors {
+            [one] => one.f_to_kind(kind),
+            _ => Tensor::f_cat(factors, dim)?.f_to_kind(kind),
+        };
+        Ok((join(&a, 0)?, join(&b, 1)?))
+    }
+
+    /// Multiplies inner products `[len, sum of ranks]` by the scales, in place.
+    fn scale(&self, mut inner: Tensor) -> Result<Tensor, TchError> {
+        match (&self.mask, self.members.as_slice()) {
+            (Some(mask), _) => inner.f_mul_(mask),
+            (None, [(adapter, _), ..]) => inner.f_mul_scalar_(adapter.scale()),
+            (None, []) => Ok(inner),
+        }
+    }
+
+    /// Adds the gradients of the factors, given the group's rows of `x`, `u`, `dy` and `du`.
+    fn add_gradients(
+        &self,
+        layer: usize,
+        projection: Projection,
+        gradients: &[Adapter],
+        [x, inner, dy, du]: [&Tensor; 4],
+    ) -> Result<(), TchError> {
+        let own = |index: usize| gradients.get(index).and_then(|gradient| gradient.part(layer, projection));
+        if let (None, [(_, index)]) = (&self.mask, self.members.as_slice()) {
+            let Some(gradient) = own(*index) else { return Ok(()) };
+            add_outer(&gradient.b, dy, inner)?;
+            return add_outer(&gradient.a, du, x);
+        }
+        let (db, da) = (linear(&dy.f_tr()?, &inner.f_tr()?)?, linear(&du.f_tr()?, &x.f_tr()?)?);
+        let mut column = 0;
+        for (part, index) in self.parts(layer, projection) {
+            let rank = part.a.size()[0];
+            if let Some(gradient) = own(index) {
+                let _ = gradient.b.shallow_clone().f_add_(&db.f_narrow(1, column, rank)?)?;
+                let _ = gradient.a.shallow_clone().f_add_(&da.f_narrow(0, column, rank)?)?;
+            }
+            column += rank;
+        }
+        Ok(())
+    }
 }
+
+/// Returns the scales `[len, sum of ranks]` of a group's rows from `start` on.
+fn mask(
+    runs: &[&AdapterRun<'_>],
+    members: &[(&Adapter, usize)],
+    start: i64,
+    len: i64,
+    device: Device,
+) -> Result<Tensor, TchError> {
+    // No member has the number -1.
+    let mut rows = vec![-1i64; len as usize];
+    for run in runs {
+        let own = members.iter().position(|(_, index)| *index == run.index).unwrap_or(0);
+        rows[(run.rows.start - start) as usize..(run.rows.end - start) as usize].fill(own as i64);
+    }
+    let columns = |value: &dyn Fn(usize, &Adapter) -> f64| -> Vec<f64> {
+        let of = |(member, (adapter, _)): (usize, &(&Adapter, usize))| {
+            std::iter::repeat_n(value(member, adapter), adapter.rank)
+        };
+        members.iter().enumerate().flat_map(of).collect()
+    };
+    let tensor = |values: &[f64]| Tensor::f_from_slice(values)?.f_to_device(device);
+    let owners = tensor(&columns(&|member, _| member as f64))?;
+    let scales = tensor(&columns(&|_, adapter| adapter.scale()))?;
+    let rows = Tensor::f_from_slice(&rows)?.f_to_device(device)?.f_unsqueeze(1)?;
+    rows.f_eq_tensor(&owners)?.f_to_kind(Kind::Double)?.f_mul(&scales)?.f_to_kind(Kind::Float)
+}
+
+#[cfg(test)]
+mod tests;

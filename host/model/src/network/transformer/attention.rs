@@ -1,168 +1,108 @@
 //! Attention over a forest of spans, forward and backward.
 //!
-//! Attention is the only part of a block that is left to libtorch's autograd: queries, keys and values enter
-//! a small graph per block as leaves, one set per span, and libtorch picks its kernel. Separate leaves keep
-//! this cheap: a view of one large tensor would get a gradient of that tensor's size per span.
+//! A token attends to the tokens before it in its span, and to all tokens of the span's ancestors. No mask and no copy of a
+//! prefix is needed, because the attention is computed in parts: each span to itself, and, for each depth of the forest, the
+//! descendants of the spans at that depth to these spans. Siblings of a prefix are one sequence of queries. With the scores
+//! `s = q k / sqrt(D)`, part i has
+//!
+//! ```text
+//! l_i = log sum exp s        o_i = sum exp(s - l_i) v        over its own keys
+//! ```
+//!
+//! and the attention to all keys is
+//!
+//! ```text
+//! l = log sum exp l_i        o = sum exp(l_i - l) o_i        over the parts
+//! ```
+//!
+//! The gradients with respect to a key, a value and a query's share of a part are
+//!
+//! ```text
+//! p = exp(s - l)    dv = sum p do    ds = p (do v - do o)    dk = sum ds q / sqrt(D)    dq = sum ds k / sqrt(D)
+//! ```
+//!
+//! which know of the other parts by `l` and `o` alone. A kernel's backward pass (Dao 2023, arXiv:2307.08691) computes exactly
+//! this from the `l` and `o` that it is given, so that with those of all keys it returns a part's exact gradients, as in ring
+//! attention (Liu et al. 2023, arXiv:2310.01889).
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+mod by_sequence;
+mod flash_cpu;
+mod flash_varlen;
+mod kernel;
+mod parts;
+mod plain;
+#[cfg(test)]
+mod tests;
 
-use tch::{Device, Kind, TchError, Tensor};
+use tch::{Kind, TchError, Tensor};
 
-use crate::network::config::Config;
-use crate::network::packed::Packed;
+use kernel::{AttentionGradient, AttentionKernel};
 
-/// Rows and masks of all spans: each token attends to the tokens before it in its span and in the span's
-/// ancestors.
-pub(super) struct SpanMask {
-    spans: Vec<AttentionSpan>,
-    /// Masks by number of tokens and of tokens before them: the summand of the scores of a span that continues
-    /// another.
-    masks: BTreeMap<(usize, usize), Tensor>,
-}
-
-struct AttentionSpan {
-    start: i64,
-    len: i64,
-    /// Indices of the spans that this one continues, root first.
-    ancestors: Vec<usize>,
-    /// Number of tokens of the ancestors.
-    prefix: usize,
-}
-
-impl SpanMask {
-    pub(super) fn new(packed: &Packed, kind: Kind, device: Device) -> Result<Self, TchError> {
-        let mut spans: Vec<AttentionSpan> = Vec::with_capacity(packed.spans.len());
-        let mut masks = BTreeMap::new();
-        for (span, prefix) in packed.spans.iter().zip(packed.first_positions()) {
-            let mut ancestors = Vec::new();
-            if let Some(parent) = span.parent {
-                ancestors.extend_from_slice(&spans[parent].ancestors);
-                ancestors.push(parent);
-                if let Entry::Vacant(entry) = masks.entry((span.len, prefix)) {
-                    entry.insert(mask(span.len as i64, prefix as i64, kind, device)?);
-                }
-            }
-            spans.push(AttentionSpan { start: span.start as i64, len: span.len as i64, ancestors, prefix });
-        }
-        Ok(Self { spans, masks })
-    }
-}
-
-/// Returns `[len, prefix + len]`: 0 where a token attends to another, minus infinity for later tokens.
-fn mask(len: i64, prefix: i64, kind: Kind, device: Device) -> Result<Tensor, TchError> {
-    Tensor::f_full([len, prefix + len], f64::NEG_INFINITY, (kind, device))?.f_triu(prefix + 1)
-}
+pub(super) use parts::AttentionParts;
 
 /// Attention of a block, with the tensors that its gradient needs.
 pub(super) struct AttentionBlock {
-    /// Queries, keys and values of each span.
-    leaves: Vec<[Tensor; 3]>,
-    /// Tensors `[group, kv_heads, tokens, D]`, one per span.
-    outputs: Vec<Tensor>,
+    /// `[T, heads, D]`.
+    q: Tensor,
+    /// `[T, kv_heads, D]`.
+    k: Tensor,
+    /// `[T, kv_heads, D]`.
+    v: Tensor,
+    /// `[T, heads, D]`.
+    out: Tensor,
+    /// Logarithms of the sums of exponentiated scores, `[heads, T]`, at least in f32.
+    logsumexp: Tensor,
 }
 
 impl AttentionBlock {
-    /// Computes the attention of queries `[T, heads, D]` to keys `[T, kv_heads, D]` and values
-    /// `[T, kv_heads x D]`.
-    pub(super) fn new(
-        config: &Config,
-        mask: &SpanMask,
-        q: &Tensor,
-        k: &Tensor,
-        v: &Tensor,
-        differentiable: bool,
-    ) -> Result<Self, TchError> {
-        let mut leaves: Vec<[Tensor; 3]> = Vec::with_capacity(mask.spans.len());
-        let mut outputs = Vec::with_capacity(mask.spans.len());
-        for span in &mask.spans {
-            let leaf = |x: &Tensor, heads: i64| {
-                x.f_narrow(0, span.start, span.len)?
-                    .f_detach()?
-                    .f_view([span.len, heads, config.head_dim])?
-                    .f_set_requires_grad(differentiable)
-            };
-            leaves.push([leaf(q, config.heads)?, leaf(k, config.kv_heads)?, leaf(v, config.kv_heads)?]);
-            let attend = || attend(config, mask, span, &leaves);
-            outputs.push(if differentiable { tch::with_grad(attend)? } else { attend()? });
+    /// Computes the attention of queries `[T, heads, D]` to keys `[T, kv_heads, D]` and values `[T, kv_heads x D]`.
+    pub(super) fn new(parts: &AttentionParts, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Self, TchError> {
+        let v = v.f_view_as(k)?;
+        let kernel = AttentionKernel::forward(q);
+        let (mut out, logsumexp) = kernel.attend(&parts.own, q, k, &v)?;
+        if !parts.prefixes.is_empty() {
+            // Sums of several parts are rounded once.
+            let total = out.f_to_kind(logsumexp.kind())?;
+            for part in &parts.prefixes {
+                let (q, k, v) =
+                    (part.queries.select(q, 0)?, part.keys.select(k, 0)?, part.keys.select(&v, 0)?);
+                let (other, other_logsumexp) = kernel.attend(part, &q, &k, &v)?;
+                let (own, own_logsumexp) =
+                    (part.queries.select(&total, 0)?, part.queries.select(&logsumexp, 1)?);
+                let share = other_logsumexp.f_sub(&own_logsumexp)?.f_sigmoid()?.f_tr()?.f_unsqueeze(-1)?;
+                let merged = own.f_lerp_tensor(&other.f_to_kind(total.kind())?, &share)?;
+                part.queries.assign(&total, 0, &merged)?;
+                part.queries.assign(&logsumexp, 1, &own_logsumexp.f_logaddexp(&other_logsumexp)?)?;
+            }
+            out = total.f_to_kind(out.kind())?;
         }
-        Ok(Self { leaves, outputs })
+        Ok(Self { q: q.shallow_clone(), k: k.shallow_clone(), v, out, logsumexp })
     }
 
-    /// Returns the attention's output `[T, heads x D]`, outside any gradient graph.
-    pub(super) fn output(&self, config: &Config) -> Result<Tensor, TchError> {
-        let rows = self
-            .outputs
-            .iter()
-            .map(|output| {
-                let len = output.size()[2];
-                output.f_detach()?.f_permute([2, 1, 0, 3])?.f_reshape([len, config.q_width()])
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        if let [one] = rows.as_slice() { Ok(one.shallow_clone()) } else { Tensor::f_cat(&rows, 0) }
+    /// Returns the attention's output `[T, heads x D]`.
+    pub(super) fn output(&self) -> Result<Tensor, TchError> {
+        self.out.f_flatten(1, 2)
     }
 
     /// Returns the gradients of queries, keys and values, given the gradient `[T, heads x D]` of the output.
-    pub(super) fn backward(
-        self,
-        config: &Config,
-        mask: &SpanMask,
-        gradient: &Tensor,
-    ) -> Result<[Tensor; 3], TchError> {
-        let group = config.heads / config.kv_heads;
-        tch::with_grad(|| {
-            let mut losses = Vec::with_capacity(self.outputs.len());
-            for (span, output) in mask.spans.iter().zip(&self.outputs) {
-                let gradient = gradient
-                    .f_narrow(0, span.start, span.len)?
-                    .f_view([span.len, config.kv_heads, group, config.head_dim])?
-                    .f_permute([2, 1, 0, 3])?;
-                // The gradient of this loss with respect to the output is the given gradient.
-                losses.push(output.f_mul(&gradient)?.f_sum(output.kind())?);
-            }
-            Tensor::f_stack(&losses, 0)?.f_sum(gradient.kind())?.f_backward()
-        })?;
-        let collect = |part: usize, width: i64| {
-            let rows = self
-                .leaves
-                .iter()
-                .map(|leaves| leaves[part].f_grad()?.f_reshape([-1, width]))
-                .collect::<Result<Vec<_>, _>>()?;
-            if let [one] = rows.as_slice() { Ok(one.shallow_clone()) } else { Tensor::f_cat(&rows, 0) }
-        };
-        Ok([collect(0, config.q_width())?, collect(1, config.kv_width())?, collect(2, config.kv_width())?])
+    pub(super) fn backward(self, parts: &AttentionParts, gradient: &Tensor) -> Result<[Tensor; 3], TchError> {
+        let Self { q, k, v, out, logsumexp } = self;
+        let kernel = AttentionKernel::backward(&q);
+        let gradient = gradient.f_view_as(&out)?;
+        let all = AttentionGradient { gradient, q, k, v, out, logsumexp };
+        let total = kernel.gradients(&parts.own, &all)?;
+        for part in &parts.prefixes {
+            let [dq, dk, dv] = kernel.gradients(part, &all.select(part)?)?;
+            part.queries.add(&total[0], &dq)?;
+            part.keys.add(&total[1], &dk)?;
+            part.keys.add(&total[2], &dv)?;
+        }
+        let [dq, dk, dv] = total;
+        Ok([dq.f_flatten(1, 2)?, dk.f_flatten(1, 2)?, dv.f_flatten(1, 2)?])
     }
 }
 
-/// Computes the attention of one span. The last of the `leaves` are the span's own.
-fn attend(
-    config: &Config,
-    mask: &SpanMask,
-    span: &AttentionSpan,
-    leaves: &[[Tensor; 3]],
-) -> Result<Tensor, TchError> {
-    let Some((own, _)) = leaves.split_last() else { return Ok(Tensor::new()) };
-    let group = config.heads / config.kv_heads;
-    let query =
-        own[0].f_view([span.len, config.kv_heads, group, config.head_dim])?.f_permute([2, 1, 0, 3])?;
-    let context = |part: usize| {
-        let rows: Vec<&Tensor> =
-            span.ancestors.iter().map(|&ancestor| &leaves[ancestor][part]).chain([&own[part]]).collect();
-        let rows = if let [one] = rows.as_slice() { one.shallow_clone() } else { Tensor::f_cat(&rows, 0)? };
-        // The query heads of a group are in the batch dimension, so that they share keys and values without a
-        // copy.
-        let [count, heads, width] = [rows.size()[0], config.kv_heads, config.head_dim];
-        rows.f_permute([1, 0, 2])?.f_unsqueeze(0)?.f_expand([group, heads, count, width], false)
-    };
-    let mask = mask.masks.get(&(span.len as usize, span.prefix)).filter(|_| !span.ancestors.is_empty());
-    Tensor::f_scaled_dot_product_attention(
-        &query,
-        &context(1)?,
-        &context(2)?,
-        mask,
-        0.0,
-        mask.is_none(),
-        None,
-        false,
-    )
+/// Returns the number format of sums of a format's products.
+fn wide(kind: Kind) -> Kind {
+    if kind == Kind::Double { Kind::Double } else { Kind::Float }
 }

@@ -3,7 +3,7 @@
 use tch::{TchError, Tensor};
 
 use super::adapter_rows::{AdapterRows, LowRankInputs};
-use super::attention::{AttentionBlock, SpanMask};
+use super::attention::{AttentionBlock, AttentionParts};
 use super::elementwise::{gate, gate_backward, normalize, normalize_backward, reciprocal_rms, rotate};
 use super::gradients::Gradients;
 use crate::network::adapter::Projection;
@@ -93,7 +93,7 @@ impl Frame<'_> {
         &self,
         i: usize,
         x: &Tensor,
-        mask: &SpanMask,
+        parts: &AttentionParts,
         activations: BlockActivations<AttentionBlock>,
         dy: Tensor,
         gradients: &Gradients,
@@ -128,8 +128,8 @@ impl Frame<'_> {
                 .f_add_(&dy)?;
         drop((d_gates, d_up, d_normed, after_attention, dy));
 
-        let d_mixed = back(Projection::O, &attention.output(config)?, &d_after_attention, None)?;
-        let [d_q, d_k, d_v] = attention.backward(config, mask, &d_mixed)?;
+        let d_mixed = back(Projection::O, &attention.output()?, &d_after_attention, None)?;
+        let [d_q, d_k, d_v] = attention.backward(parts, &d_mixed)?;
         let [q, k] = heads.map_or([None, None], |heads| heads.map(Some));
         let gains = own.map_or([None, None], |own| [own.q_norm.as_ref(), own.k_norm.as_ref()]);
         let d_q = self.norm_and_rotate_backward(&d_q, q, config.heads, layer.q_norm.as_ref(), gains[0])?;

@@ -1,0 +1,111 @@
+//! Groups of adapters beside products for each of them.
+
+use std::path::Path;
+
+use super::*;
+use crate::network::config::Config;
+use crate::network::tensor_set::TensorSet;
+
+const WIDTH: i64 = 24;
+
+fn config() -> Config {
+    let json = format!(
+        r#"{{"model_type": "llama", "vocab_size": 8, "hidden_size": {WIDTH}, "num_attention_heads": 3,
+             "num_key_value_heads": 3, "num_hidden_layers": 2, "intermediate_size": {WIDTH}, "rms_norm_eps": 1e-5,
+             "max_position_embeddings": 64, "tie_word_embeddings": true}}"#
+    );
+    Config::from_json(&json, Path::new("config.json")).unwrap()
+}
+
+fn random(shape: &[i64]) -> Tensor {
+    Tensor::randn(shape, (Kind::Double, Device::Cpu))
+}
+
+/// An adapter with random factors, whose scale is exact in f32.
+fn adapter(rank: usize, targets: &[Projection], scale: f64) -> Adapter {
+    let adapter = Adapter::new(&config(), rank, rank as f64 * scale, targets, [1; 32]).unwrap();
+    adapter.map(|tensor| random(&tensor.size()))
+}
+
+/// Adapters of several ranks, targets and scales.
+fn adapters() -> Vec<Adapter> {
+    use Projection::{Down, Gate, Q};
+    vec![
+        adapter(4, &Projection::ALL, 2.0),
+        adapter(1, &[Q, Down], 0.5),
+        adapter(3, &[Gate, Q], 1.25),
+        adapter(2, &Projection::ALL, 4.0),
+    ]
+}
+
+/// Ranges of rows with gaps, of which one adapter has two and one has none.
+const RUNS: [(Range<i64>, usize); 4] = [(2..7, 0), (7..8, 1), (10..13, 3), (13..15, 1)];
+const ROWS: i64 = 17;
+
+fn assigned<'a>(adapters: &'a [Adapter], ranks: Option<usize>) -> AdapterRows<'a> {
+    let run = |(rows, index): (Range<i64>, usize)| AdapterRun { rows, adapter: &adapters[index], index };
+    AdapterRows::grouped(&RUNS.map(run), ranks).unwrap()
+}
+
+/// Output, gradient of the input and gradients of the factors of one projection.
+fn run(rows: &AdapterRows<'_>, adapters: &[Adapter], projection: Projection) -> Vec<(String, Tensor)> {
+    tch::manual_seed(7);
+    let [x, y, dy, dx] = std::array::from_fn(|_| random(&[ROWS, WIDTH]));
+    let gradients: Vec<Adapter> = adapters.iter().map(|adapter| adapter.map(Tensor::zeros_like)).collect();
+    let inputs = rows.add(1, projection, &x, &y).unwrap();
+    rows.backward(1, projection, &x, &inputs, &dy, &dx, &gradients).unwrap();
+    let factors = gradients.iter().flat_map(TensorSet::parameters);
+    [("output".to_owned(), y), ("dx".to_owned(), dx)].into_iter().chain(factors).collect()
+}
+
+#[test]
+fn a_group_has_the_products_of_its_adapters() {
+    let adapters = adapters();
+    for projection in Projection::ALL {
+        let alone = run(&assigned(&adapters, Some(0)), &adapters, projection);
+        for ranks in [3, 5, 6, 64] {
+            let together = run(&assigned(&adapters, Some(ranks)), &adapters, projection);
+            for ((name, got), (_, expected)) in together.iter().zip(&alone) {
+                let gap = (got - expected).abs().max().double_value(&[]);
+                assert!(gap < 1e-12, "{projection}, groups of {ranks}: {name} differs by {gap}");
+            }
+        }
+        // Each adapter with rows and the projection has a gradient.
+        let changed = alone.iter().filter(|(_, tensor)| tensor.abs().max().double_value(&[]) > 0.0).count();
+        let with_rows = [0, 1, 3].into_iter().filter(|&i| adapters[i].part(1, projection).is_some()).count();
+        assert_eq!(changed, 2 + 2 * with_rows, "{projection}");
+    }
+}
+
+#[test]
+fn ranks_are_added_up_to_a_limit() {
+    let adapters = adapters();
+    let groups = |ranks: Option<usize>, projection: Projection| {
+        let rows = assigned(&adapters, ranks);
+        let members =
+            |group: &AdapterGroup<'_>| group.members.iter().map(|(_, index)| *index).collect::<Vec<_>>();
+        rows.groups[projection as usize].iter().map(members).collect::<Vec<_>>()
+    };
+    assert_eq!(groups(Some(64), Projection::Q), [vec![0, 1, 3]]);
+    assert_eq!(groups(Some(5), Projection::Q), [vec![0, 1], vec![3, 1]]);
+    // A rank above the limit is alone.
+    assert_eq!(groups(Some(3), Projection::Q), [vec![0], vec![1, 3]]);
+    // Only adapters with the projection count.
+    assert_eq!(groups(Some(6), Projection::V), [vec![0, 3]]);
+    // On the CPU, the rows of an adapter have products of their own, whatever else is in the batch.
+    assert_eq!(groups(None, Projection::Q), [vec![0], vec![1], vec![3], vec![1]]);
+}
+
+/// The scale of an adapter is applied to sums in f32, also where a group's numbers have 16 bits.
+#[test]
+fn groups_keep_the_number_format() {
+    let adapters: Vec<Adapter> =
+        adapters().iter().map(|adapter| adapter.map(|tensor| tensor.to_kind(Kind::Float))).collect();
+    let [x, y] = std::array::from_fn(|_| random(&[ROWS, WIDTH]).to_kind(Kind::BFloat16));
+    let separate = y.copy();
+    let inputs = assigned(&adapters, Some(64)).add(0, Projection::Q, &x, &y).unwrap();
+    assert_eq!((inputs.len(), inputs[0].kind(), y.kind()), (1, Kind::BFloat16, Kind::BFloat16));
+    assigned(&adapters, Some(0)).add(0, Projection::Q, &x, &separate).unwrap();
+    let gap = (y - &separate).abs().max().double_value(&[]);
+    assert!(gap <= separate.abs().max().double_value(&[]) / 100.0, "{gap}");
+}

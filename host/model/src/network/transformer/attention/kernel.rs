@@ -1,0 +1,95 @@
+//! Choice of the kernel that computes a part of the attention.
+
+use tch::{Device, Kind, TchError, Tensor};
+
+use super::parts::Part;
+use super::{by_sequence, flash_cpu, flash_varlen, plain};
+use crate::libtorch;
+
+/// A kernel for parts of the attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AttentionKernel {
+    /// libtorch's flash attention for CPUs, sequence by sequence.
+    FlashCpu,
+    /// libtorch's flash attention for GPUs, all sequences in one launch.
+    FlashVarlen,
+    /// Products and sums of libtorch on any device, sequence by sequence.
+    Plain,
+}
+
+/// Gradient of a part's output, and the tensors that the gradients of its inputs follow from: its own queries `[n, heads, D]`
+/// and keys and values `[m, kv_heads, D]`, and the queries' results over the keys of all parts.
+pub(super) struct AttentionGradient {
+    /// `[n, heads, D]`.
+    pub(super) gradient: Tensor,
+    pub(super) q: Tensor,
+    pub(super) k: Tensor,
+    pub(super) v: Tensor,
+    /// `[n, heads, D]`.
+    pub(super) out: Tensor,
+    /// `[heads, n]`.
+    pub(super) logsumexp: Tensor,
+}
+
+impl AttentionGradient {
+    /// Returns the rows of a part.
+    pub(super) fn select(&self, part: &Part) -> Result<Self, TchError> {
+        let Part { queries, keys, .. } = part;
+        Ok(Self {
+            gradient: queries.select(&self.gradient, 0)?,
+            q: queries.select(&self.q, 0)?,
+            k: keys.select(&self.k, 0)?,
+            v: keys.select(&self.v, 0)?,
+            out: queries.select(&self.out, 0)?,
+            logsumexp: queries.select(&self.logsumexp, 1)?,
+        })
+    }
+}
+
+impl AttentionKernel {
+    /// Returns the kernel for the forward pass with queries `[n, heads, D]`.
+    pub(super) fn forward(q: &Tensor) -> Self {
+        let width = q.size().last().copied().unwrap_or(0);
+        match (q.device(), q.kind()) {
+            (Device::Cpu, _) => Self::FlashCpu,
+            (Device::Cuda(_), Kind::Half | Kind::BFloat16) if flash_varlen::supports(width) => {
+                Self::FlashVarlen
+            }
+            _ => Self::Plain,
+        }
+    }
+
+    /// Returns the kernel for the backward pass. Flash attention's on a GPU adds the gradients of queries in the order in which
+    /// its threads come; its deterministic variant needs a mode of libtorch in which other operations fail.
+    pub(super) fn backward(q: &Tensor) -> Self {
+        match Self::forward(q) {
+            Self::FlashVarlen if libtorch::uses_deterministic_algorithms() => Self::Plain,
+            kernel => kernel,
+        }
+    }
+
+    /// Computes a part for its queries `[n, heads, D]` and its keys and values `[m, kv_heads, D]`. Returns the output
+    /// `[n, heads, D]` and the logarithms of the sums of exponentiated scores `[heads, n]`.
+    pub(super) fn attend(
+        self,
+        part: &Part,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+    ) -> Result<(Tensor, Tensor), TchError> {
+        match self {
+            Self::FlashCpu => by_sequence::attend(part, q, k, v, flash_cpu::attend),
+            Self::FlashVarlen => flash_varlen::attend(part, q, k, v),
+            Self::Plain => by_sequence::attend(part, q, k, v, plain::attend),
+        }
+    }
+
+    /// Returns the gradients of a part's queries, keys and values, in their shapes.
+    pub(super) fn gradients(self, part: &Part, all: &AttentionGradient) -> Result<[Tensor; 3], TchError> {
+        match self {
+            Self::FlashCpu => by_sequence::gradients(part, all, flash_cpu::gradients),
+            Self::FlashVarlen => flash_varlen::gradients(part, all),
+            Self::Plain => by_sequence::gradients(part, all, plain::gradients),
+        }
+    }
+}
