@@ -32,8 +32,10 @@ use crate::setup;
 /// Largest size of a part.
 const PART: usize = 60 << 20;
 
-/// Crates whose tests compute on the device.
-const TESTED: [&str; 1] = ["pl-kernels"];
+/// Crates with tests that compute on the device, and nextest's filters for their binaries. The kit runs all tests of the kernels,
+/// and those of the attention.
+const TESTED: [(&str, &str); 2] =
+    [("pl-kernels", "package(pl-kernels)"), ("pl-model", "(package(pl-model) & kind(lib))")];
 
 /// Benchmarks.
 const BENCHES: [&str; 2] = ["cuda", "update"];
@@ -111,7 +113,7 @@ fn scripts(root: &Path) -> Result<Vec<Member>> {
     }
     // nextest looks for the workspace's manifest, and starts tests in the folders of their crates.
     members.push(Member::read("source/Cargo.toml", &root.join("Cargo.toml"))?);
-    for name in TESTED {
+    for (name, _) in TESTED {
         let folder = format!("host/{}", name.trim_start_matches("pl-"));
         members.push(Member::read(
             format!("source/{folder}/Cargo.toml"),
@@ -135,7 +137,7 @@ fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
 /// Packs the tests as an archive of nextest. Those of the whole workspace are built, with the features that they have elsewhere.
 fn tests(root: &Path, folder: &Path) -> Result<Member> {
     let archive = folder.join("tests.tar.zst");
-    let filter = TESTED.map(|name| format!("package({name})")).join(" + ");
+    let filter = TESTED.map(|(_, filter)| filter).join(" + ");
     let status = cargo(root)
         .args(["nextest", "archive", "--release", "--workspace", "--filterset", &filter, "--archive-file"])
         .arg(&archive)

@@ -319,8 +319,7 @@ fn has_reference(policy: &Policy) -> bool {
 fn activations(workflow: &Workflow, base: &BaseModel, ranks: usize) -> u64 {
     let Some(train) = &workflow.train else { return 0 };
     let tokens = train.token_budget as usize;
-    // In the worst case, each sample of a group continues a prefix that fills the batch.
-    let row = PassShape { tokens, targets: tokens, prefix_keys: tokens * train.samples as usize, ranks };
+    let row = PassShape { tokens, targets: tokens, ranks };
     let checkpointing = if train.gradient_checkpointing { Checkpointing::On } else { Checkpointing::Off };
     formulas::activation_bytes(&base.config, &row, checkpointing, base.training_dtype())
 }

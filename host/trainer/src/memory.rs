@@ -79,9 +79,6 @@ pub struct PassShape {
     pub tokens: usize,
     /// Number of tokens whose successors are trained on.
     pub targets: usize,
-    /// Number of keys that are copied for sequences with a shared prefix: the prefix and the sequence's own
-    /// tokens, summed over the sequences that continue a prefix.
-    pub prefix_keys: usize,
     /// Sum over the projections of the rank of the adapter on them; 0 for full training.
     pub ranks: usize,
 }
@@ -102,8 +99,7 @@ pub fn activation_bytes(
     // The residual stream twice, queries, keys and values, the attention's output, gate and up; the rest is
     // small.
     let small = shape.ranks as u64 + wide(config.heads) + 2;
-    let block =
-        tokens * (2 * h + 2 * q + 2 * kv + head_norms + 2 * f + small) + shape.prefix_keys as u64 * 2 * kv;
+    let block = tokens * (2 * h + 2 * q + 2 * kv + head_norms + 2 * f + small);
     let kept = match checkpointing {
         Checkpointing::Off => config.layers as u64 * block,
         Checkpointing::On => config.layers as u64 * tokens * h + block,
@@ -181,7 +177,7 @@ mod tests {
         for text in 0..4 {
             packed.push(&(0..256).map(|i| (text * 256 + i) % 4000).collect::<Vec<u32>>(), None);
         }
-        let shape = PassShape { tokens: 1024, targets: 0, prefix_keys: 0, ranks: 0 };
+        let shape = PassShape { tokens: 1024, targets: 0, ranks: 0 };
         let mut few = Packed::default();
         few.push(&[1, 2, 3], None);
         // The first use of a library allocates its own pages and buffers.
