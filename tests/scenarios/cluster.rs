@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pl_cluster::{Connection, Next, Role, ServerAddress, Worker};
+use pl_cluster::{Connection, LeaseQueue, Next, Role, ServerAddress, Worker};
 use pl_testing::{Requirement, skip_or_fail};
 
 use crate::support::{
@@ -236,6 +236,9 @@ fn learners_of_no_policy_are_refused() {
     let message = stderr(&command.output().unwrap());
     assert!(message.contains("no learner trains policy `third`"), "{message}");
     assert!(message.contains("first, second"), "{message}");
+    let out = folder.path().join("alone");
+    let message = stderr(&run(&file, &out, &["--learners", "first"]).output().unwrap());
+    assert!(message.contains("only over a NATS server"), "{message}");
     let out = folder.path().join("other");
     let _run = Process::start(nats.run(&file, &out, &[]).args(["--learners", "second"]));
     await_that("the run is listed", || {
@@ -371,7 +374,7 @@ fn a_worker_that_lies_is_put_aside_and_the_run_goes_on() {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         };
-        let liar = Worker::join(&connection, &run, "liar").await.unwrap();
+        let liar = Worker::join(&connection, &run, LeaseQueue::Workers, "liar").await.unwrap();
         loop {
             match liar.next().await {
                 Ok(Next::Play(task)) => task.finish(b"all of them won".to_vec()).await.unwrap(),

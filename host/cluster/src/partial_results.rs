@@ -56,10 +56,11 @@ impl PartialResults {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lease::LeaseQueue;
 
     fn message(worker: &str, outcome: Outcome) -> ResultMessage {
         let (key, task) = ("k".to_owned(), "train 1.0".to_owned());
-        ResultMessage { key, task, step: 1, worker: worker.to_owned(), outcome }
+        ResultMessage { key, queue: LeaseQueue::Workers, task, step: 1, worker: worker.to_owned(), outcome }
     }
 
     fn part(index: u32, bytes: &[u8]) -> Outcome {

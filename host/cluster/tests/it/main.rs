@@ -54,7 +54,8 @@ impl Server {
         let address = self.server.address(role);
         let seed = std::fs::read_to_string(address.credentials.unwrap()).unwrap();
         let options = async_nats::ConnectOptions::with_nkey(seed.trim().to_owned());
-        let options = options.custom_inbox_prefix("_INBOX_pl_worker").request_timeout(Some(LEASE));
+        let inbox = if role == Role::Learner { "_INBOX_pl_learner" } else { "_INBOX_pl_worker" };
+        let options = options.custom_inbox_prefix(inbox).request_timeout(Some(LEASE));
         options.connect(&address.url).await.unwrap()
     }
 

@@ -20,6 +20,12 @@ pub enum ClusterError {
     /// A file of the cache or of the run can't be read or written.
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
+    /// Learners are to be processes of their own, and there is no server between them and this one.
+    #[error(
+        "{policies} can be trained by other processes only over a NATS server: give `--nats URL` or `--local-cluster N`, or \
+         add a `cluster` block"
+    )]
+    NoServer { policies: String },
     /// A policy that is to be trained by another process is not trained.
     #[error("no learner trains policy `{policy}`; the trained policies are {}", known.join(", "))]
     NotTrained { policy: String, known: Vec<String> },
