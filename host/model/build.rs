@@ -36,7 +36,8 @@ fn build_jinja() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let folder = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("jinja");
     let target_dir = out.join("jinja");
-    let what = Crate { folder: &folder, package: Some("pl-jinja"), profile: "guest", target_dir: &target_dir };
+    let what =
+        Crate { folder: &folder, package: Some("pl-jinja"), profile: "guest", target_dir: &target_dir };
     let module = Toolchain::find(&folder)?.compile(&what)?;
     fs::copy(module, out.join("jinja.wasm"))?;
     Ok(())

@@ -30,7 +30,7 @@ pub(crate) use leased_weights::LeasedWeights;
 pub use options::{AttachedCommands, ClusterOptions, ClusterServer, TOKEN_VARIABLE, WorkerOptions};
 pub use pl_cluster::WorkerStatus;
 pub use pl_cluster::{Role, ServerAddress, ServerConfig};
-pub(crate) use remote_learner::{RemoteLearner, RemoteSource};
+pub(crate) use remote_learner::RemoteLearner;
 pub(crate) use run::ClusterRun;
 pub use status::{ClusterRunStatus, cluster_status};
 pub(crate) use task::Team;

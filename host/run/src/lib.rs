@@ -58,6 +58,7 @@ mod stored;
 pub mod sweep;
 mod token_gradient;
 mod training;
+mod update_source;
 mod wants;
 mod workflow;
 

@@ -133,6 +133,7 @@ impl<'h> TrainingRun<'h> {
         }
         let models = LocatedModels::find(host, checked, device)?;
         let session = Session::load(host, checked, &checked.workflow, models, options.seed, today())?;
+        options.cluster.check_learners(checked, &session.trainer)?;
         let lock = lock_of(host, checked, &session)?;
         let mut rollouts = Rollouts::new(host, checked, &session)?;
         let schedule = schedule_of(&checked.workflow, &train, &session.trainer);

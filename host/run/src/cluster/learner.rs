@@ -20,10 +20,11 @@ use crate::error::cluster::ClusterError;
 use crate::host::Host;
 use crate::progress::{Activity, Notice};
 use crate::stop_request::StopRequest;
+use crate::update_source::UpdateSource;
 
 use super::cpu::cpu_kind;
 use super::joined_run::{JoinedRun, Part, Participant};
-use super::update_task::{self, History, LearnerTask, UpdateRef, UpdateResult, Wanted};
+use super::update_task::{self, History, LearnerTask, SourceRef, UpdateRef, UpdateResult, Wanted};
 use super::weights::{self, ModelFormats};
 
 /// Pause before a server is asked again for runs.
@@ -267,10 +268,11 @@ impl<'h> LearnerProcess<'h> {
     }
 
     fn update(&mut self, update: &UpdateRef) -> Result<LearnerUpdate, Error> {
-        let mut sources: Vec<Vec<Transition>> = Vec::new();
-        for source in &update.sources {
-            let bytes = self.blob(&source.transitions)?;
-            sources.push(update_task::decode(&bytes).map_err(Error::cluster)?);
+        let mut sources = Vec::new();
+        for SourceRef { step, transitions, left_out } in &update.sources {
+            let bytes = self.blob(transitions)?;
+            let transitions = Arc::new(update_task::decode(&bytes).map_err(Error::cluster)?);
+            sources.push(UpdateSource { step: *step, transitions, left_out: left_out.clone() });
         }
         let mut learners = self.trainer.learners_to_train()?;
         let Some(own) = learners.get_mut(self.learner) else {
@@ -278,14 +280,8 @@ impl<'h> LearnerProcess<'h> {
             let what = "an update".to_owned();
             return Err(Error::cluster(ClusterError::Unreadable { what, reason }));
         };
-        let mut trained: Vec<&Transition> = Vec::new();
-        for (source, transitions) in update.sources.iter().zip(&sources) {
-            let is_left_out =
-                |one: &Transition| source.left_out.iter().any(|all| all.contains(&one.key.agent));
-            let is_trained =
-                |one: &&Transition| !is_left_out(one) && own.trains_on(one.policy, source.step, update.step);
-            trained.extend(transitions.iter().filter(is_trained));
-        }
+        let trained: Vec<&Transition> =
+            sources.iter().flat_map(|source| source.trained(&*own, update.step)).collect();
         let mut tracker = self.host.progress().start(Activity::Update);
         let mut progress = |progress: UpdateProgress| tracker.update(progress.done, progress.total);
         Ok(own.update(update.step, trained, update.shuffle, &mut progress)?)

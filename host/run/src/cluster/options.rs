@@ -96,6 +96,20 @@ impl ClusterOptions {
         })
     }
 
+    /// Checks that other processes can train what they are to train.
+    ///
+    /// # Errors
+    /// If a policy has no learner, or there is no server between the processes.
+    pub(crate) fn check_learners(&self, checked: &CheckedWorkflow, trainer: &Trainer) -> Result<(), Error> {
+        match (&self.learners, self.server_of(checked)?) {
+            (Some(policies), None) => {
+                Err(Error::cluster(ClusterError::NoServer { policies: policies.join(", ") }))
+            }
+            (_, Some(_)) => self.learners_of(checked, trainer).map(drop),
+            (None, None) => Ok(()),
+        }
+    }
+
     /// Returns the learners in processes of their own.
     ///
     /// # Errors

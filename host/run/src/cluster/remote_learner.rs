@@ -1,14 +1,13 @@
 //! The coordinator's side of a learner in a process of its own.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use pl_cluster::{Lease, LeaseQueue};
 use pl_trainer::{LearnerUpdate, ServedPolicy, Trainer};
-use pl_types::Transition;
 
 use crate::error::Error;
 use crate::error::cluster::ClusterError;
+use crate::update_source::UpdateSource;
 
 use super::run::ClusterRun;
 use super::update_task::{self, History, LearnerTask, SourceRef, UpdateRef, UpdateResult, Wanted};
@@ -23,14 +22,6 @@ pub(crate) struct RemoteLearner {
     history: History,
     /// Hashes of transitions that no update names after the next checkpoint.
     transitions: Vec<String>,
-}
-
-/// Completions of a step for an update of another process.
-pub(crate) struct RemoteSource {
-    pub step: u64,
-    pub transitions: Arc<Vec<Transition>>,
-    /// Numbers of the agents whose completions are not trained on.
-    pub left_out: Vec<Range<u32>>,
 }
 
 impl RemoteLearner {
@@ -70,16 +61,16 @@ impl RemoteLearner {
     pub async fn update(
         &mut self,
         step: u64,
-        sources: Vec<RemoteSource>,
+        sources: &[UpdateSource],
         shuffle: Option<[u8; 32]>,
         served: Vec<ServedPolicy>,
     ) -> Result<(LearnerUpdate, Option<Vec<ServedPolicy>>), Error> {
         let mut references = Vec::new();
-        for RemoteSource { step, transitions, left_out } in sources {
+        for UpdateSource { step, transitions, left_out } in sources {
             let bytes = update_task::encode(transitions.as_slice()).map_err(Error::cluster)?;
             let hash = self.cluster.put(&bytes).await?;
             self.transitions.push(hash.clone());
-            references.push(SourceRef { step, transitions: hash, left_out });
+            references.push(SourceRef { step: *step, transitions: hash, left_out: left_out.clone() });
         }
         self.history.updates.push(UpdateRef { step, sources: references, shuffle });
         let UpdateResult { update, weights } = self.lease(step, Wanted::Update, UpdateResult::decode).await?;

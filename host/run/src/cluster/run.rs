@@ -67,14 +67,7 @@ impl ClusterRun {
         (root, step): (&Path, u64),
         options: &ClusterOptions,
     ) -> Result<Option<ClusterRun>, Error> {
-        let Some(server) = options.server_of(checked)? else {
-            return match &options.learners {
-                Some(policies) => {
-                    Err(Error::cluster(ClusterError::NoServer { policies: policies.join(", ") }))
-                }
-                None => Ok(None),
-            };
-        };
+        let Some(server) = options.server_of(checked)? else { return Ok(None) };
         let manifest = manifest::collect(checked, stored, lock)?;
         let learners = options.learners_of(checked, &session.trainer)?;
         let run = name_of(root)?;

@@ -1,21 +1,20 @@
 //! Threads of the learners: each trains on the steps that it is given, one after the other.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::Instant;
 
 use pl_kernels::cpu::affinity;
 use pl_rollout::SPAN_TARGET;
-use pl_trainer::{LearnerTraining, LearnerUpdate, ServedPolicy, UpdateProgress};
+use pl_trainer::{LearnerTraining, LearnerUpdate, UpdateProgress};
 use pl_types::Transition;
 
-use crate::cluster::{RemoteLearner, RemoteSource};
+use crate::cluster::RemoteLearner;
 use crate::error::Error;
 use crate::host::Host;
 use crate::progress::Activity;
+use crate::update_source::UpdateSource;
 
 use super::loop_events::{EventSender, LoopEvent, TrainedStep, report_panic};
 
@@ -26,24 +25,6 @@ pub(super) struct UpdateOrder {
     pub sources: Vec<UpdateSource>,
     /// Seed that rewards are shuffled by, if they are.
     pub shuffle: Option<[u8; 32]>,
-}
-
-/// Completions of a step that an update trains on.
-pub(super) struct UpdateSource {
-    pub step: u64,
-    pub transitions: Arc<Vec<Transition>>,
-    /// Numbers of the agents whose completions are not trained on.
-    pub left_out: Vec<Range<u32>>,
-}
-
-impl UpdateSource {
-    /// Returns the transitions that a learner's update after `step` trains on.
-    fn trained(&self, training: &LearnerTraining<'_>, step: u64) -> Vec<&Transition> {
-        let is_left_out = |one: &Transition| self.left_out.iter().any(|all| all.contains(&one.key.agent));
-        let is_trained =
-            |one: &&Transition| !is_left_out(one) && training.trains_on(one.policy, self.step, step);
-        self.transitions.iter().filter(is_trained).collect()
-    }
 }
 
 /// Learners, each on a thread of its own if there are several. The threads end when this is dropped, after the updates that they have begun.
@@ -151,20 +132,14 @@ impl LearnerThread<'_, '_> {
 
     fn train(&mut self, order: &UpdateOrder) -> Result<TrainedStep, Error> {
         let (step, started) = (order.step, Instant::now());
-        let (update, policies) = match self.remote.take() {
+        let is_due = self.training.is_due(step);
+        let (update, policies) = match &mut self.remote {
             // Without an update, there is nothing to send.
-            Some(remote) if self.training.is_due(step) => {
-                let result = self.train_remotely(&mut *remote, order);
-                self.remote = Some(remote);
-                result?
+            Some(remote) if is_due => {
+                let served = self.training.served(false);
+                self.host.block_on(remote.update(step, &order.sources, order.shuffle, served))?
             }
-            remote => {
-                self.remote = remote;
-                (
-                    self.train_here(order)?,
-                    self.training.is_due(step).then(|| self.training.served(self.copies)),
-                )
-            }
+            _ => (self.train_here(order)?, is_due.then(|| self.training.served(self.copies))),
         };
         Ok(TrainedStep { learner: self.index, step, update, policies, started, ended: Instant::now() })
     }
@@ -179,20 +154,5 @@ impl LearnerThread<'_, '_> {
         let span =
             tracing::info_span!(target: SPAN_TARGET, "update", step, policies, transitions = trained.len());
         Ok(span.in_scope(|| self.training.update(step, trained, order.shuffle, &mut progress))?)
-    }
-
-    fn train_remotely(
-        &self,
-        remote: &mut RemoteLearner,
-        order: &UpdateOrder,
-    ) -> Result<(LearnerUpdate, Option<Vec<ServedPolicy>>), Error> {
-        let source = |own: &'_ UpdateSource| RemoteSource {
-            step: own.step,
-            transitions: Arc::clone(&own.transitions),
-            left_out: own.left_out.clone(),
-        };
-        let sources = order.sources.iter().map(source).collect();
-        let served = self.training.served(false);
-        self.host.block_on(remote.update(order.step, sources, order.shuffle, served))
     }
 }

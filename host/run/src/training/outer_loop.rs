@@ -33,13 +33,14 @@ use crate::schedule::StepSchedule;
 use crate::schedule::admission::{Admission, AdmissionRules};
 use crate::schedule::batches::{BatchRule, Batches};
 use crate::stop_request::StopRequest;
+use crate::update_source::UpdateSource;
 
 use super::TrainingRun;
 use super::barriers::{is_barrier, is_checkpoint_due};
 use super::collected_steps::CollectedSteps;
 use super::in_flight::InFlightWeights;
 use super::kept_versions::KeptVersions;
-use super::learner_threads::{LearnerThreads, UpdateOrder, UpdateSource};
+use super::learner_threads::{LearnerThreads, UpdateOrder};
 use super::loop_events::{EventSender, LoopEvent, RolloutEvent, report_panic};
 use super::loop_state::{LoopState, StepAhead};
 use super::metrics_lines::{evaluation_line, step_line};
