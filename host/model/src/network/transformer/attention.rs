@@ -28,6 +28,7 @@
 mod by_sequence;
 mod flash_cpu;
 mod flash_varlen;
+mod gradient;
 mod kernel;
 mod parts;
 mod plain;
@@ -36,7 +37,8 @@ mod tests;
 
 use tch::{Kind, TchError, Tensor};
 
-use kernel::{AttentionGradient, AttentionKernel};
+use gradient::AttentionGradient;
+use kernel::AttentionKernel;
 
 pub(super) use parts::AttentionParts;
 

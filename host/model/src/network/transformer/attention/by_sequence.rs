@@ -2,7 +2,7 @@
 
 use tch::{TchError, Tensor};
 
-use super::kernel::AttentionGradient;
+use super::gradient::AttentionGradient;
 use super::parts::Part;
 
 /// Computes a part with `attend(causal, q, k, v)`, which takes and returns the tensors of one sequence.

@@ -5,7 +5,7 @@
 
 use tch::{TchError, Tensor};
 
-use super::kernel::AttentionGradient;
+use super::gradient::AttentionGradient;
 
 /// Computes the attention of queries `[n, heads, D]` to keys and values `[m, kv_heads, D]`, and its logarithms of sums
 /// `[heads, n]`.

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 use tch::{TchError, Tensor};
 use torch_sys::C_tensor;
 
-use super::kernel::AttentionGradient;
+use super::gradient::AttentionGradient;
 use super::parts::Part;
 
 unsafe extern "C" {

@@ -2,6 +2,7 @@
 
 use tch::{Device, Kind, TchError, Tensor};
 
+use super::gradient::AttentionGradient;
 use super::parts::Part;
 use super::{by_sequence, flash_cpu, flash_varlen, plain};
 use crate::libtorch;
@@ -15,35 +16,6 @@ pub(super) enum AttentionKernel {
     FlashVarlen,
     /// Products and sums of libtorch on any device, sequence by sequence.
     Plain,
-}
-
-/// Gradient of a part's output, and the tensors that the gradients of its inputs follow from: its own queries `[n, heads, D]`
-/// and keys and values `[m, kv_heads, D]`, and the queries' results over the keys of all parts.
-pub(super) struct AttentionGradient {
-    /// `[n, heads, D]`.
-    pub(super) gradient: Tensor,
-    pub(super) q: Tensor,
-    pub(super) k: Tensor,
-    pub(super) v: Tensor,
-    /// `[n, heads, D]`.
-    pub(super) out: Tensor,
-    /// `[heads, n]`.
-    pub(super) logsumexp: Tensor,
-}
-
-impl AttentionGradient {
-    /// Returns the rows of a part.
-    pub(super) fn select(&self, part: &Part) -> Result<Self, TchError> {
-        let Part { queries, keys, .. } = part;
-        Ok(Self {
-            gradient: queries.select(&self.gradient, 0)?,
-            q: queries.select(&self.q, 0)?,
-            k: keys.select(&self.k, 0)?,
-            v: keys.select(&self.v, 0)?,
-            out: queries.select(&self.out, 0)?,
-            logsumexp: queries.select(&self.logsumexp, 1)?,
-        })
-    }
 }
 
 impl AttentionKernel {

@@ -3,7 +3,7 @@
 
 use tch::{TchError, Tensor};
 
-use super::kernel::AttentionGradient;
+use super::gradient::AttentionGradient;
 use super::wide;
 
 /// Number of queries whose scores are in memory at a time.
