@@ -205,7 +205,7 @@ mod tests {
             ("y.json", b"{\"version\": 1, \"data\": [{\"a\": 1}, {\"a\": 2}]}"),
         ]);
         for name in ["x.jsonl", "x.jsonl.gz", "x.json", "y.json"] {
-            let records = read_file(&folder.path().join(name)).unwrap();
+            let records = read_file(folder.path().join(name)).unwrap();
             assert_eq!(json!(records), json!([{ "a": 1 }, { "a": 2 }]), "{name}");
         }
     }
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn parquet_with_lists_is_read() {
         let folder = folder(&[("x.parquet", &parquet())]);
-        let records = read_file(&folder.path().join("x.parquet")).unwrap();
+        let records = read_file(folder.path().join("x.parquet")).unwrap();
         assert_eq!(
             json!(records),
             json!([{ "question": "one?", "answer": 1, "tags": ["a", "b"] },
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn levels_are_rooms() {
         let folder = folder(&[("x.txt", b"; 0\n####\n#@$#\n####\n\n; 1\n###\n#.#\n###\n")]);
-        let records = read_file(&folder.path().join("x.txt")).unwrap();
+        let records = read_file(folder.path().join("x.txt")).unwrap();
         assert_eq!(json!(records), json!([{ "room": "####\n#@$#\n####" }, { "room": "###\n#.#\n###" }]));
     }
 
@@ -237,7 +237,7 @@ mod tests {
             ("a.jsonl", b"[1]"),
             ("b.csv", b""),
         ]);
-        let message = |name: &str| read_file(&folder.path().join(name)).unwrap_err().to_string();
+        let message = |name: &str| read_file(folder.path().join(name)).unwrap_err().to_string();
         assert!(message("x.jsonl").contains("x.jsonl, record 2: EOF"), "{}", message("x.jsonl"));
         assert!(message("y.json").ends_with("record 1 is not an object"));
         assert!(message("z.parquet").contains("can't be read as Parquet"));

@@ -28,7 +28,7 @@ fn data(path: &str) -> PathBuf {
 }
 
 fn tiny() -> Model {
-    Model::load(&data("data/tiny"), Device::Cpu, Dtype::F32).unwrap()
+    Model::load(data("data/tiny"), Device::Cpu, Dtype::F32).unwrap()
 }
 
 /// A model as a base of an engine.

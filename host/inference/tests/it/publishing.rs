@@ -66,7 +66,7 @@ async fn requests_in_progress_finish_on_the_old_weights() {
 #[test]
 fn weights_that_do_not_fit_are_refused() {
     let model = tiny();
-    let other = Model::load(&data("conformance/logits/grouped-untied"), Device::Cpu, Dtype::F32).unwrap();
+    let other = Model::load(data("conformance/logits/grouped-untied"), Device::Cpu, Dtype::F32).unwrap();
     let foreign = || adapter(&other.config, 4, &Projection::ALL, 1);
     let engine = engine(&model, small());
     let mut mislabelled = base(&model);

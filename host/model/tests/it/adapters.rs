@@ -58,8 +58,8 @@ fn refused_with_the_reason() {
 
     // An adapter of another model.
     let other =
-        Model::load(&data("conformance/logits/grouped-untied"), Device::Cpu, Dtype::F32).unwrap().config;
-    let error = Adapter::load(&data("conformance/adapter"), &other).unwrap_err();
+        Model::load(data("conformance/logits/grouped-untied"), Device::Cpu, Dtype::F32).unwrap().config;
+    let error = Adapter::load(data("conformance/adapter"), &other).unwrap_err();
     assert!(error.to_string().contains("lora_"), "{error}");
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn logits(model: &Model, adapters: &[&Adapter], tokens: &[u32]) -> Te
 
 fn matches(name: &str) {
     let folder = format!("conformance/logits/{name}");
-    let model = Model::load(&data(&folder), Device::Cpu, Dtype::F32).unwrap();
+    let model = Model::load(data(&folder), Device::Cpu, Dtype::F32).unwrap();
     let (tokens, expected) = expected(&data(&folder).join("expected.safetensors"));
     let got = logits(&model, &[], &tokens);
     assert!(gap(&got, &expected) < 1e-4, "{name}: {}", gap(&got, &expected));
@@ -53,7 +53,7 @@ fn one_key_head_wide_heads_bf16() {
 #[test]
 fn peft_adapter() {
     let model = tiny();
-    let adapter = Adapter::load(&data("conformance/adapter"), &model.config).unwrap();
+    let adapter = Adapter::load(data("conformance/adapter"), &model.config).unwrap();
     assert_eq!((adapter.rank, adapter.alpha, adapter.targets().len()), (4, 6.0, 4));
     let (tokens, expected) = expected(&data("conformance/adapter/expected.safetensors"));
     let rows = Tensor::arange_start_step(0, tokens.len() as i64, 6, (Kind::Int64, Device::Cpu));

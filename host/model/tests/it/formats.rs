@@ -8,7 +8,7 @@ use crate::conformance::logits;
 use crate::{data, gap};
 
 fn load(dtype: Dtype) -> Model {
-    Model::load(&data("conformance/families/qwen2-tied.gguf"), Device::Cpu, dtype).unwrap()
+    Model::load(data("conformance/families/qwen2-tied.gguf"), Device::Cpu, dtype).unwrap()
 }
 
 /// Returns the expected content of a tensor in a format.
@@ -65,14 +65,14 @@ fn models_are_saved_in_the_requested_format() {
         model.weights.save_folder(&path(dtype), &model.config, tokenizer, template, dtype).unwrap();
         let stored = Tensor::read_safetensors(path(dtype).join("model.safetensors")).unwrap();
         assert!(stored.iter().all(|(_, tensor)| tensor.kind() == dtype.kind()), "{dtype}");
-        let again = Model::load(&path(dtype), Device::Cpu, Dtype::F32).unwrap();
+        let again = Model::load(path(dtype), Device::Cpu, Dtype::F32).unwrap();
         assert_eq!(again.config, model.config);
     }
-    let again = Model::load(&path(Dtype::F32), Device::Cpu, Dtype::F32).unwrap();
+    let again = Model::load(path(Dtype::F32), Device::Cpu, Dtype::F32).unwrap();
     assert_eq!(again.weights.parameters(), model.weights.parameters());
     // A model saved in a format is loaded in that format without a further change.
-    let again = Model::load(&path(Dtype::Bf16), Device::Cpu, Dtype::Bf16).unwrap();
-    let exact = Model::load(&path(Dtype::Bf16), Device::Cpu, Dtype::F32).unwrap();
+    let again = Model::load(path(Dtype::Bf16), Device::Cpu, Dtype::Bf16).unwrap();
+    let exact = Model::load(path(Dtype::Bf16), Device::Cpu, Dtype::F32).unwrap();
     assert_eq!(again.weights.parameters(), exact.weights.parameters());
 }
 
@@ -102,7 +102,7 @@ fn close_to_full_precision() {
 fn matrices_stored_in_sixteen_bits() {
     for name in ["qwen2-tied", "qwen3-wide"] {
         let mut model =
-            Model::load(&data("conformance/families").join(name), Device::Cpu, Dtype::Bf16).unwrap();
+            Model::load(data("conformance/families").join(name), Device::Cpu, Dtype::Bf16).unwrap();
         let tokens: Vec<u32> = (0..40).collect();
         let exact = logits(&model, &[], &tokens);
         let narrow = |tensor: &mut Tensor| *tensor = tensor.to_kind(Kind::BFloat16);

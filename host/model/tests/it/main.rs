@@ -31,7 +31,7 @@ fn data(path: &str) -> PathBuf {
 }
 
 fn tiny() -> Model {
-    Model::load(&data("data/tiny"), Device::Cpu, Dtype::F32).unwrap()
+    Model::load(data("data/tiny"), Device::Cpu, Dtype::F32).unwrap()
 }
 
 /// Returns the largest absolute difference.

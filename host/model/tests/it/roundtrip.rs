@@ -81,7 +81,7 @@ fn models_of_all_families() {
     let mut folders = Vec::new();
     let mut models = Vec::new();
     for name in sources {
-        let model = Model::load(&families.join(name), Device::Cpu, Dtype::F32).unwrap();
+        let model = Model::load(families.join(name), Device::Cpu, Dtype::F32).unwrap();
         let folder = saved.path().join(name);
         let (tokenizer, template) = (&model.tokenizer, &model.template);
         model.weights.save_folder(&folder, &model.config, tokenizer, template, Dtype::F32).unwrap();
@@ -145,7 +145,7 @@ fn adapters() {
         &["--base".as_ref(), &data("data/tiny"), "--again".as_ref(), &again],
         &[(folder, expected)],
     );
-    let back = Adapter::load(&again.join("0"), &model.config).unwrap();
+    let back = Adapter::load(again.join("0"), &model.config).unwrap();
     assert_eq!((back.rank, back.alpha, back.targets()), (4, 6.0, adapter.targets()));
     assert_eq!(back.parameters(), adapter.parameters());
 }
