@@ -54,7 +54,7 @@ impl Resolver<'_, '_, '_> {
         }))
     }
 
-    /// Returns the policies that other processes train. One that nobody trains is reported.
+    /// Returns the policies that other processes train. A policy that is not trained at all is reported.
     fn learners(&mut self, own: &BlockSettings, policies: &[ResolvedPolicy]) -> Option<Vec<String>> {
         let Some((names, location)) = own.words("learners").zip(own.location("learners")) else {
             return own.location("learners").is_none().then(Vec::new);

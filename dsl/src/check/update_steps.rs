@@ -69,8 +69,8 @@ impl Resolver<'_, '_, '_> {
     /// Reports the steps after the last update.
     fn steps_left(&mut self, name: &str, own: &UpdateSettings, steps: u32, location: Location) {
         let count = u64::from(own.steps_per_update);
-        let last =
-            UpdateSteps { first: u64::from(own.freeze) + count, every: count, count }.last(steps.into());
+        let UpdateSettings { freeze, update_every, steps_per_update } = *own;
+        let last = UpdateSteps::new(freeze, update_every, steps_per_update).last(steps.into());
         let left = u64::from(steps) - last;
         if last == 0 {
             let message = format!(

@@ -42,9 +42,7 @@ fn is_one(count: &u32) -> bool {
 impl PolicyTraining {
     /// Returns the steps after which the policy is updated.
     pub fn update_steps(&self) -> UpdateSteps {
-        let count = u64::from(self.steps_per_update.max(1));
-        let every = u64::from(self.update_every.max(1)).max(count);
-        UpdateSteps { first: u64::from(self.freeze) + count, every, count }
+        UpdateSteps::new(self.freeze, self.update_every, self.steps_per_update)
     }
 
     /// Returns true if an update trains on the tasks of a step.
@@ -71,6 +69,12 @@ pub struct UpdateSteps {
 impl UpdateSteps {
     /// Updates after every step.
     pub const ALL: UpdateSteps = UpdateSteps { first: 1, every: 1, count: 1 };
+
+    /// Updates after the first `freeze` steps: after every `every`th step, or on `count` steps at once.
+    pub fn new(freeze: u32, every: u32, count: u32) -> UpdateSteps {
+        let count = u64::from(count.max(1));
+        UpdateSteps { first: u64::from(freeze) + count, every: u64::from(every.max(1)).max(count), count }
+    }
 
     /// Returns true if the policy is updated after a step.
     pub fn is_due(&self, step: u64) -> bool {

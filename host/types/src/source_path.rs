@@ -43,7 +43,7 @@ impl SourcePath {
     /// Opens the file.
     ///
     /// # Errors
-    /// That of the system, or of the check.
+    /// The error of the system, or of the check.
     pub fn open(&self) -> io::Result<File> {
         let file = File::open(&self.path)?;
         if let Some(check) = &self.check {

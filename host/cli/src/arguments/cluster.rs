@@ -72,7 +72,7 @@ pub struct WorkerArgs {
     pub permissions: PermissionArgs,
 }
 
-/// What a process that takes part in runs allows and has.
+/// Device and permissions of a process that takes part in runs.
 #[derive(Args, Clone)]
 pub struct ParticipantArgs {
     /// Device of all tensors

@@ -18,7 +18,7 @@ use super::cpu::cpu_kind;
 use super::manifest::Manifest;
 use super::worker_files;
 
-/// What a process that takes part in runs allows and has.
+/// Device and permissions of a process that takes part in runs.
 #[derive(Debug, Clone)]
 pub struct Participant {
     pub device: Device,

@@ -161,7 +161,7 @@ impl ClusterRun {
     /// Publishes a lease and waits for its result.
     ///
     /// # Errors
-    /// If nobody can do it, or the server fails.
+    /// If no process can do it, or the server fails.
     pub(super) async fn lease<T>(
         &self,
         lease: Lease,

@@ -75,7 +75,7 @@ pub(super) fn gradients(part: &Part, all: &AttentionGradient) -> Result<[Tensor;
     let [longest_query, longest_key] = longest(part);
     // It reads the sums as contiguous, whatever their strides are.
     let logsumexp = logsumexp.f_contiguous()?;
-    // The state of the random numbers of dropout, which there is none of.
+    // State of the random numbers of dropout, which is off.
     let (state, unused) = (query_offsets, query_offsets);
     let (dq, dk, dv) = Tensor::f_internal_flash_attention_backward(
         gradient,

@@ -1,4 +1,4 @@
-//! What the gradients of a part of the attention follow from.
+//! Inputs of the gradients of a part of the attention.
 
 use tch::{TchError, Tensor};
 
