@@ -25,9 +25,17 @@ pub struct RecordedVersions {
 pub struct EpisodeStart {
     /// Step that the episode belongs to.
     pub step: u64,
-    /// Position among the step's episodes, from 0.
+    /// Lane of its scenario.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub lane: usize,
+    /// Position among the lane's episodes in the step, from 0.
     pub episode: usize,
     pub versions: Vec<u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_first(lane: &usize) -> bool {
+    *lane == 0
 }
 
 /// Versions of a completion.

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Each learner has a staleness and a pace of its own: a step is played with the weights of each learner after the update
-//! that its staleness names, and a learner trains on a step as soon as it is played, however far the others are.
+//! that its staleness names, and a learner trains on a step as soon as it is played, however far the others are. Learners that
+//! share no episodes are in different [`lanes`]: each lane plays its part of a step on its own.
 //!
 //! A learner may be updated after some steps alone ([`UpdateSteps`]): one whose policies are frozen at first, or train on the
 //! tasks of several steps at once. After the other steps its weights are those of its last update, which is the number that
@@ -22,11 +23,14 @@
 
 pub mod admission;
 pub mod batches;
+pub mod lanes;
 pub mod simulate;
 
 use std::ops::{Range, RangeInclusive};
 
 use pl_dsl::workflow::objective::UpdateSteps;
+
+use self::lanes::Lanes;
 
 /// The schedule of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +44,7 @@ pub struct StepSchedule {
     first: Vec<u64>,
     /// Number of updates that a task may wait for slower ones. 0 if each update trains on the tasks that were drawn for it.
     late: u64,
+    lanes: Lanes,
 }
 
 impl StepSchedule {
@@ -47,12 +52,31 @@ impl StepSchedule {
     /// a rollout are behind.
     pub fn new(steps: u64, staleness: Vec<u64>) -> StepSchedule {
         let updates = vec![vec![UpdateSteps::ALL]; staleness.len()];
-        StepSchedule { steps, first: vec![0; staleness.len()], staleness, updates, late: 0 }
+        StepSchedule {
+            steps,
+            first: vec![0; staleness.len()],
+            staleness,
+            updates,
+            late: 0,
+            lanes: Lanes::ONE,
+        }
     }
 
     /// Sets the steps after which the policies of each learner are updated, instead of all.
     pub fn with_updates(self, updates: Vec<Vec<UpdateSteps>>) -> StepSchedule {
         StepSchedule { updates, ..self }
+    }
+
+    /// Divides the steps among lanes. There is one alone if learners wait for each other in every step, or if an update trains on
+    /// the tasks of any scenario that end first.
+    pub fn with_lanes(self, lanes: Lanes) -> StepSchedule {
+        let is_divided = self.overlaps() && !self.is_by_arrival();
+        StepSchedule { lanes: if is_divided { lanes } else { Lanes::ONE }, ..self }
+    }
+
+    /// Lanes of the run.
+    pub fn lanes(&self) -> &Lanes {
+        &self.lanes
     }
 
     /// A schedule in which an update trains on the tasks that end first, for learners that have the same staleness: half of it,
@@ -111,6 +135,12 @@ impl StepSchedule {
         own.map(|(learner, (own, first))| self.last_update(learner, newest(*own, *first))).collect()
     }
 
+    /// Returns the learners of a lane with the step of the last update of each in the weights that a step is played with.
+    pub fn lane_updates(&self, lane: usize, step: u64) -> Vec<(usize, u64)> {
+        let all = self.updates(step).into_iter().enumerate();
+        all.filter(|(learner, _)| self.lanes.of_learner(*learner) == lane).collect()
+    }
+
     /// Returns the step of the last update of each learner when all of them have trained on `step` steps.
     pub fn updates_after(&self, step: u64) -> Vec<u64> {
         (0..self.learners()).map(|learner| self.last_update(learner, step)).collect()
@@ -144,11 +174,12 @@ impl StepSchedule {
         all.map(|policy| policy.first_untrained(step)).min().unwrap_or(step + 1).min(step + 1)
     }
 
-    /// Steps that become playable when the learners have done `updates`, in order. `played` is the last step that was
-    /// playable before.
-    pub fn steps_to_play(&self, updates: &[u64], played: u64) -> RangeInclusive<u64> {
-        let last =
-            updates.iter().zip(&self.staleness).map(|(update, staleness)| update + 1 + staleness).min();
+    /// Steps whose part in a lane becomes playable when the learners have done `updates`, in order. `played` is the last step
+    /// whose part was playable before.
+    pub fn steps_to_play(&self, lane: usize, updates: &[u64], played: u64) -> RangeInclusive<u64> {
+        let own = updates.iter().zip(&self.staleness).enumerate();
+        let own = own.filter(|(learner, _)| self.lanes.of_learner(*learner) == lane);
+        let last = own.map(|(_, (update, staleness))| update + 1 + staleness).min();
         played + 1..=last.unwrap_or(0).min(self.steps)
     }
 
@@ -192,7 +223,7 @@ mod tests {
         let mut played = 0;
         let mut versions = Vec::new();
         for update in 0..=schedule.steps() {
-            for step in schedule.steps_to_play(&vec![update; schedule.learners()], played) {
+            for step in schedule.steps_to_play(0, &vec![update; schedule.learners()], played) {
                 versions.push(update);
                 played = step;
             }
@@ -214,11 +245,27 @@ mod tests {
         assert_eq!(schedule.updates(6), [4, 1]);
         assert_eq!((schedule.staleness(), schedule.overlaps()), (4, true));
         // The first learner is ahead, so the second decides.
-        assert_eq!(schedule.steps_to_play(&[5, 1], 4), 5..=6);
+        assert_eq!(schedule.steps_to_play(0, &[5, 1], 4), 5..=6);
         // After update 5, step 6 is played and 7 needs the second learner's weights after update 2.
         assert_eq!(schedule.played_before_checkpoint(5), 6);
         assert_eq!((schedule.earlier_updates(0, 5).count(), schedule.earlier_updates(1, 5)), (0, 2..5));
         assert_eq!(schedule.earlier_updates(1, 9).count(), 0);
+    }
+
+    #[test]
+    fn each_lane_plays_its_part_of_a_step_on_its_own() {
+        let lanes = Lanes::new(3, &[[0, 2].into(), [1].into()]);
+        let schedule = StepSchedule::new(9, vec![1, 4, 1]).with_lanes(lanes.clone());
+        assert_eq!(schedule.steps_to_play(0, &[5, 0, 3], 4), 5..=5);
+        assert_eq!(schedule.steps_to_play(1, &[5, 0, 3], 4), 5..=5);
+        assert_eq!(schedule.steps_to_play(1, &[0, 3, 0], 5), 6..=8);
+        assert_eq!(
+            (schedule.lane_updates(0, 6), schedule.lane_updates(1, 6)),
+            (vec![(0, 4), (2, 4)], vec![(1, 1)])
+        );
+        // Without overlap, and by arrival, there is one.
+        assert_eq!(one(9, 0).with_lanes(lanes.clone()).lanes().count(), 1);
+        assert_eq!(StepSchedule::by_arrival(9, 2, 3).with_lanes(lanes).lanes().count(), 1);
     }
 
     #[test]

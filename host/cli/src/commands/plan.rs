@@ -4,6 +4,8 @@ use std::io::Write;
 use std::path::Path;
 
 use pl_run::plan::RunPlan;
+use pl_run::schedule::lanes::Lanes;
+use pl_run::schedule::lanes::Lanes;
 use pl_run::schedule::simulate::pools::{LONGEST_TAIL, PhaseCosts, SplitSimulation};
 use pl_run::schedule::simulate::{RunCosts, Simulation, StepCosts, read_costs};
 use pl_run::{CheckedWorkflow, select_device};
@@ -93,9 +95,15 @@ fn parse_costs(text: &str) -> Result<RunCosts, CommandError> {
             _ => return Err(invalid(part, "the costs are `rollout`, `train`, `evaluate` and `publish`")),
         }
     }
-    let step =
-        StepCosts { episodes: vec![rollout], tasks: Vec::new(), train: vec![train], evaluate, publish };
-    Ok(RunCosts { slots: 1, contention: 0.0, steps: vec![step], policies: Vec::new() })
+    let step = StepCosts {
+        episodes: vec![rollout],
+        tasks: Vec::new(),
+        lanes: Vec::new(),
+        train: vec![train],
+        evaluate,
+        publish,
+    };
+    Ok(RunCosts { slots: 1, contention: 0.0, steps: vec![step], policies: Vec::new(), lanes: Lanes::ONE })
 }
 
 /// Parses the costs of phases.

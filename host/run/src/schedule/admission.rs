@@ -1,10 +1,11 @@
 //! Admission: which episode starts next, and which step is handed to the trainer next.
 //!
-//! Steps and evaluations wait in line in the order in which the learners' weights made them possible. An episode starts
-//! as soon as one of the slots is free and every episode of the steps before it has started, so the stragglers of a
-//! step play beside the first episodes of the steps after it. Finished steps wait until those before them have been
-//! handed over, or their tasks are put into batches in the order in which they end ([`super::batches`]). Nothing here knows of time: the weights of an episode follow from its step alone ([`super::StepSchedule`]),
-//! and the order of the steps never changes.
+//! Steps and evaluations wait in line in the order in which the learners' weights made them possible, each step in as many
+//! parts as there are lanes ([`super::lanes`]). An episode starts as soon as one of the slots is free and every episode of the
+//! parts before it has started, so the stragglers of a step play beside the first episodes of the steps after it. Finished parts
+//! wait until those of the same lane before them have been handed over, or their tasks are put into batches in the order in
+//! which they end ([`super::batches`]). Nothing here knows of time: the weights of an episode follow from its step alone
+//! ([`super::StepSchedule`]), and the order of a lane's steps never changes.
 //!
 //! A training run and the simulator ([`super::simulate`]) are driven by the same [`Admission`].
 //!
@@ -16,13 +17,14 @@
 //! hand over                                  1, 2
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 
 use pl_record::schedule::RecordedBatch;
 
 use super::StepSchedule;
 use super::batches::Batches;
+use super::lanes::StepPart;
 
 /// Rules of an [`Admission`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,17 +46,17 @@ pub enum Action {
         /// Number of updates in the weights.
         update: u64,
     },
-    /// Draw the tasks of a step. [`Admission::add_episodes`] tells their number.
-    Draw { step: u64 },
-    /// Start an episode of a step. [`Admission::finished`] ends it.
+    /// Draw the tasks of a part. [`Admission::add_episodes`] tells their number.
+    Draw { part: StepPart },
+    /// Start an episode of a part. [`Admission::finished`] ends it.
     Start {
-        step: u64,
-        /// Position among the step's episodes, from 0.
+        part: StepPart,
+        /// Position among the part's episodes, from 0.
         episode: usize,
     },
-    /// All episodes of a step have ended, and the steps before it have been handed over. [`Admission::add_episodes`]
-    /// adds others, [`Admission::close`] ends the step. With batches by arrival, other steps may be unfinished.
-    Collect { step: u64 },
+    /// All episodes of a part have ended, and those of its lane before it have been handed over. [`Admission::add_episodes`]
+    /// adds others, [`Admission::close`] ends the part. With batches by arrival, other steps may be unfinished.
+    Collect { part: StepPart },
     /// Hand tasks that have ended to the trainer, for the update of a step.
     HandOver(RecordedBatch),
 }
@@ -69,43 +71,38 @@ pub struct Admission {
     /// `None` if steps are handed over as they were drawn.
     batches: Option<Batches>,
     running: usize,
-    /// Last step that was added.
-    last_step: u64,
+    /// Last step that was added, of each lane.
+    last_steps: Vec<u64>,
 }
 
-/// A step or an evaluation.
+/// A part of a step or an evaluation.
 #[derive(Debug, Clone)]
 struct Entry {
-    /// Last update of each learner in its weights.
-    updates: Vec<u64>,
-    state: State,
+    /// Its learners and the last update of each in its weights.
+    updates: Vec<(usize, u64)>,
+    work: Work,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum Work {
     Evaluation { update: u64, begun: bool },
-    Undrawn { step: u64 },
-    Drawing { step: u64 },
-    Playing { step: u64, total: usize, started: usize, ended: usize },
-    Collecting { step: u64, total: usize },
+    Part(StepPart, State),
 }
 
-impl Entry {
-    fn step(&self) -> Option<u64> {
-        match self.state {
-            State::Evaluation { .. } => None,
-            State::Undrawn { step }
-            | State::Drawing { step }
-            | State::Playing { step, .. }
-            | State::Collecting { step, .. } => Some(step),
-        }
-    }
+/// State of a part of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Undrawn,
+    Drawing,
+    Playing { total: usize, started: usize, ended: usize },
+    Collecting { total: usize },
 }
 
 impl Admission {
     /// An admission without any work.
     pub fn new(schedule: StepSchedule, rules: AdmissionRules) -> Admission {
-        Admission { schedule, rules, queue: VecDeque::new(), batches: None, running: 0, last_step: 0 }
+        let last_steps = vec![0; schedule.lanes().count()];
+        Admission { schedule, rules, queue: VecDeque::new(), batches: None, running: 0, last_steps }
     }
 
     /// Hands over tasks in batches by arrival.
@@ -115,14 +112,19 @@ impl Admission {
 
     /// Adds the evaluations after an update of all learners.
     pub fn evaluate(&mut self, update: u64) {
-        let updates = self.schedule.updates_after(update);
-        self.queue.push_back(Entry { updates, state: State::Evaluation { update, begun: false } });
+        let updates = self.schedule.updates_after(update).into_iter().enumerate().collect();
+        self.queue.push_back(Entry { updates, work: Work::Evaluation { update, begun: false } });
     }
 
-    /// Adds steps whose weights are there.
-    pub fn play(&mut self, steps: RangeInclusive<u64>) {
-        self.last_step = self.last_step.max(*steps.end());
-        let entry = |step| Entry { updates: self.schedule.updates(step), state: State::Undrawn { step } };
+    /// Adds the parts of a lane of steps whose weights are there.
+    pub fn play(&mut self, lane: usize, steps: RangeInclusive<u64>) {
+        if let Some(last) = self.last_steps.get_mut(lane) {
+            *last = (*last).max(*steps.end());
+        }
+        let entry = |step| Entry {
+            updates: self.schedule.lane_updates(lane, step),
+            work: Work::Part(StepPart { step, lane }, State::Undrawn),
+        };
         self.queue.extend(steps.map(entry));
     }
 
@@ -132,42 +134,63 @@ impl Admission {
         if let Some(batch) = self.batches.as_mut().and_then(Batches::take) {
             return Some(Action::HandOver(batch));
         }
+        self.next_collected().or_else(|| self.next_start())
+    }
+
+    /// Returns the next part to collect: the oldest of its lane, or with batches by arrival any.
+    fn next_collected(&mut self) -> Option<Action> {
         let by_arrival = self.batches.is_some();
-        let oldest = self.queue.front()?.updates.clone();
-        for (index, entry) in self.queue.iter_mut().enumerate() {
-            let state = entry.state;
-            // Another version of the weights, or results of the step before, have to be awaited.
-            let waits = (!self.rules.keeps_versions && entry.updates != oldest) || self.rules.draws_in_turn;
-            if index > 0 && waits {
-                return None;
+        let mut seen = vec![false; self.last_steps.len()];
+        for entry in &mut self.queue {
+            let Work::Part(part, state) = &mut entry.work else { return None };
+            let is_next = by_arrival || !std::mem::replace(&mut seen[part.lane], true);
+            if let State::Playing { total, ended, .. } = *state
+                && is_next
+                && ended == total
+            {
+                *state = State::Collecting { total };
+                return Some(Action::Collect { part: *part });
             }
-            match state {
-                State::Evaluation { update, begun } => {
-                    if begun || index > 0 {
-                        return None;
-                    }
-                    entry.state = State::Evaluation { update, begun: true };
-                    return Some(Action::Evaluate { update });
+        }
+        None
+    }
+
+    /// Returns the next evaluation, the next part to draw, or the next episode.
+    fn next_start(&mut self) -> Option<Action> {
+        let is_full = self.running >= self.rules.slots.max(1);
+        // The weights of the oldest part of each lane.
+        let mut oldest: BTreeMap<usize, Vec<(usize, u64)>> = BTreeMap::new();
+        for (index, Entry { updates, work }) in self.queue.iter_mut().enumerate() {
+            let (part, state) = match work {
+                Work::Evaluation { begun, .. } if *begun || index > 0 => return None,
+                Work::Evaluation { update, begun } => {
+                    *begun = true;
+                    return Some(Action::Evaluate { update: *update });
                 }
-                State::Undrawn { step } => {
-                    if self.running >= self.rules.slots.max(1) {
-                        return None;
-                    }
-                    entry.state = State::Drawing { step };
-                    return Some(Action::Draw { step });
+                Work::Part(part, state) => (*part, state),
+            };
+            match oldest.get(&part.lane) {
+                // Another version of the weights, or results of the step before, have to be awaited.
+                Some(first)
+                    if self.rules.draws_in_turn || !(self.rules.keeps_versions || first == updates) =>
+                {
+                    continue;
                 }
-                State::Drawing { .. } => return None,
-                State::Playing { step, total, started, ended } if started < total => {
-                    if self.running >= self.rules.slots.max(1) {
-                        return None;
-                    }
+                Some(_) => {}
+                None => drop(oldest.insert(part.lane, updates.clone())),
+            }
+            match *state {
+                State::Drawing => return None,
+                State::Undrawn if is_full => return None,
+                State::Undrawn => {
+                    *state = State::Drawing;
+                    return Some(Action::Draw { part });
+                }
+                State::Playing { total, started, .. } if started < total && is_full => return None,
+                State::Playing { total, started, ended } if started < total => {
                     self.running += 1;
-                    entry.state = State::Playing { step, total, started: started + 1, ended };
-                    return Some(Action::Start { step, episode: started });
-                }
-                State::Playing { step, total, ended, .. } if (index == 0 || by_arrival) && ended == total => {
-                    entry.state = State::Collecting { step, total };
-                    return Some(Action::Collect { step });
+                    *state = State::Playing { total, started: started + 1, ended };
+                    return Some(Action::Start { part, episode: started });
                 }
                 State::Playing { .. } | State::Collecting { .. } => {}
             }
@@ -175,51 +198,52 @@ impl Admission {
         None
     }
 
-    /// Adds episodes to a step whose tasks have been drawn, or whose results have been collected, by the task that each
+    /// Adds episodes to a part whose tasks have been drawn, or whose results have been collected, by the task that each
     /// belongs to.
-    pub fn add_episodes(&mut self, of_step: u64, task_of: &[u32]) {
+    pub fn add_episodes(&mut self, part: StepPart, task_of: &[u32]) {
         if let Some(batches) = &mut self.batches {
-            batches.add(of_step, task_of);
+            batches.add(part.step, task_of);
         }
-        if let Some(entry) = self.entry(of_step) {
-            let before = match entry.state {
-                State::Drawing { .. } => 0,
-                State::Collecting { total, .. } => total,
-                _ => return,
+        if let Some(state) = self.state(part) {
+            let before = match *state {
+                State::Drawing => 0,
+                State::Collecting { total } => total,
+                State::Undrawn | State::Playing { .. } => return,
             };
-            let total = before + task_of.len();
-            entry.state = State::Playing { step: of_step, total, started: before, ended: before };
+            *state = State::Playing { total: before + task_of.len(), started: before, ended: before };
         }
     }
 
-    /// Ends an episode of a step, by its position.
-    pub fn finished(&mut self, of_step: u64, episode: usize) {
+    /// Ends an episode of a part, by its position.
+    pub fn finished(&mut self, part: StepPart, episode: usize) {
         if let Some(batches) = &mut self.batches {
-            batches.end_episode(of_step, episode);
+            batches.end_episode(part.step, episode);
         }
-        if let Some(Entry { state: State::Playing { ended, .. }, .. }) = self.entry(of_step) {
+        if let Some(State::Playing { ended, .. }) = self.state(part) {
             *ended += 1;
             self.running -= 1;
         }
     }
 
-    /// Ends a step whose results have been collected.
-    pub fn close(&mut self, of_step: u64) {
-        self.queue.retain(|entry| entry.state_of(of_step).is_none_or(|state| !state.is_collecting()));
+    /// Ends a part whose results have been collected.
+    pub fn close(&mut self, part: StepPart) {
+        let is_closed =
+            |work: &Work| matches!(work, Work::Part(own, State::Collecting { .. }) if *own == part);
+        self.queue.retain(|entry| !is_closed(&entry.work));
     }
 
     /// Ends the evaluations that have begun.
     pub fn evaluated(&mut self) {
-        self.queue.retain(|entry| !matches!(entry.state, State::Evaluation { begun: true, .. }));
+        self.queue.retain(|entry| !matches!(entry.work, Work::Evaluation { begun: true, .. }));
     }
 
     /// Drops everything that has not begun. Episodes that have not started never will, so their steps are not handed
     /// over.
     pub fn stop(&mut self) {
-        self.queue.retain(|entry| matches!(entry.state, State::Playing { .. }));
+        self.queue.retain(|entry| matches!(entry.work, Work::Part(_, State::Playing { .. })));
         for entry in &mut self.queue {
-            if let State::Playing { total, started, .. } = &mut entry.state {
-                // More than there will be, so that the step is never collected.
+            if let Work::Part(_, State::Playing { total, started, .. }) = &mut entry.work {
+                // More than there will be, so that the part is never collected.
                 (*total, *started) = (usize::MAX, usize::MAX);
             }
         }
@@ -232,26 +256,18 @@ impl Admission {
 
     /// True if work uses a learner's weights after `update`, or steps that are added later will.
     pub fn uses(&self, learner: usize, update: u64) -> bool {
-        let next = self.last_step + 1;
+        let lane = self.schedule.lanes().of_learner(learner);
+        let next = self.last_steps.get(lane).map_or(0, |last| last + 1);
         let is_later =
             next <= self.schedule.steps() && self.schedule.updates(next).get(learner) <= Some(&update);
-        is_later || self.queue.iter().any(|entry| entry.updates.get(learner) == Some(&update))
+        is_later || self.queue.iter().any(|entry| entry.updates.contains(&(learner, update)))
     }
 
-    fn entry(&mut self, of_step: u64) -> Option<&mut Entry> {
-        self.queue.iter_mut().find(|entry| entry.step() == Some(of_step))
-    }
-}
-
-impl Entry {
-    fn state_of(&self, of_step: u64) -> Option<State> {
-        (self.step() == Some(of_step)).then_some(self.state)
-    }
-}
-
-impl State {
-    fn is_collecting(self) -> bool {
-        matches!(self, State::Collecting { .. })
+    fn state(&mut self, of: StepPart) -> Option<&mut State> {
+        self.queue.iter_mut().find_map(|entry| match &mut entry.work {
+            Work::Part(part, state) if *part == of => Some(state),
+            _ => None,
+        })
     }
 }
 

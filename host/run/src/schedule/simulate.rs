@@ -9,7 +9,7 @@ pub mod pools;
 mod recorded;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use serde::Serialize;
 
@@ -21,6 +21,7 @@ pub use self::recorded::read_costs;
 use super::StepSchedule;
 use super::admission::{Action, Admission, AdmissionRules};
 use super::batches::{BatchRule, Batches};
+use super::lanes::{Lanes, StepPart};
 
 /// Seconds that the parts of one step take.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +30,8 @@ pub struct StepCosts {
     pub episodes: Vec<f64>,
     /// Task of each episode, from 0. Empty if they are not known.
     pub tasks: Vec<u32>,
+    /// Lane of each episode. Empty if all are in the first.
+    pub lanes: Vec<usize>,
     /// Each learner.
     pub train: Vec<f64>,
     /// Evaluations after the step; 0 if none is due.
@@ -48,6 +51,7 @@ pub struct RunCosts {
     pub steps: Vec<StepCosts>,
     /// Names of the policies of each learner. Empty if they are not known.
     pub policies: Vec<Vec<String>>,
+    pub lanes: Lanes,
 }
 
 /// Simulated run.
@@ -66,9 +70,9 @@ pub struct Simulation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     Evaluation,
-    /// The weights of a step are published.
+    /// The weights of a part of a step are published.
     Publishing {
-        step: u64,
+        part: StepPart,
     },
     Update {
         learner: usize,
@@ -93,6 +97,14 @@ impl Ord for Time {
     }
 }
 
+impl StepCosts {
+    /// Returns the times of the episodes of a lane, in the order in which they start.
+    fn of_lane(&self, lane: usize) -> Vec<f64> {
+        let lanes = self.lanes.iter().copied().chain(std::iter::repeat(0));
+        self.episodes.iter().zip(lanes).filter(|(_, own)| *own == lane).map(|(seconds, _)| *seconds).collect()
+    }
+}
+
 impl RunCosts {
     /// Number of learners.
     pub fn learners(&self) -> usize {
@@ -114,7 +126,7 @@ impl Simulation {
     /// Simulates a run whose versions can be used side by side, with the same staleness for every learner.
     pub fn new(steps: u64, staleness: u64, costs: &RunCosts) -> Simulation {
         let schedule = StepSchedule::new(steps, vec![staleness; costs.learners()]);
-        Simulation::of(schedule, 0, staleness, costs)
+        Simulation::of(schedule.with_lanes(costs.lanes.clone()), 0, staleness, costs)
     }
 
     /// Simulates a run that trains on tasks in the order in which they end. Returns `None` if the costs don't tell the tasks of
@@ -150,6 +162,7 @@ impl Simulation {
             if own.is_empty() { vec![UpdateSteps::ALL] } else { own }
         };
         let schedule = schedule.with_updates((0..costs.learners()).map(of_learner).collect());
+        let schedule = schedule.with_lanes(costs.lanes.clone());
         let is_possible = !schedule.is_by_arrival() || costs.tasks().is_some();
         is_possible.then(|| Simulation::of(schedule, u64::from(train.checkpoint_every), largest, costs))
     }
@@ -171,12 +184,14 @@ struct Simulator<'c> {
     ends: BinaryHeap<Reverse<(Time, End)>>,
     /// Seconds that an episode would have taken alone which had run all the time.
     work: f64,
-    /// Step and position of the episodes in progress, by the `work` at which they end.
-    episodes: BinaryHeap<Reverse<(Time, u64, usize)>>,
-    /// Last step that has been handed to the learners.
-    played: u64,
-    /// Last step that was handed to the admission.
-    planned: u64,
+    /// Part and position of the episodes in progress, by the `work` at which they end.
+    episodes: BinaryHeap<Reverse<(Time, StepPart, usize)>>,
+    /// Times of the episodes of each part in progress.
+    open: BTreeMap<StepPart, Vec<f64>>,
+    /// Last step of each lane that has been handed to its learners.
+    played: Vec<u64>,
+    /// Last step of each lane that was handed to the admission.
+    planned: Vec<u64>,
     learners: Vec<LearnerState>,
     /// Last update with an evaluation that has ended.
     evaluated: u64,
@@ -198,6 +213,7 @@ impl<'c> Simulator<'c> {
             Batches::new(rule, costs.tasks().unwrap_or_default(), 0)
         });
         let rules = AdmissionRules { slots: costs.slots.max(1), draws_in_turn: false, keeps_versions: true };
+        let lanes = schedule.lanes().count();
         Simulator {
             admission: Admission::new(schedule.clone(), rules).with_batches(batches),
             checkpoint_every,
@@ -208,8 +224,9 @@ impl<'c> Simulator<'c> {
             ends: BinaryHeap::new(),
             work: 0.0,
             episodes: BinaryHeap::new(),
-            played: 0,
-            planned: 0,
+            open: BTreeMap::new(),
+            played: vec![0; lanes],
+            planned: vec![0; lanes],
             evaluated: 0,
             slot_seconds: 0.0,
             train_seconds: 0.0,
@@ -249,9 +266,11 @@ impl<'c> Simulator<'c> {
     /// Hands the steps to the admission whose weights are there.
     fn play_ahead(&mut self) {
         let trained: Vec<u64> = self.learners.iter().map(|learner| learner.trained).collect();
-        let steps = self.schedule.steps_to_play(&trained, self.planned);
-        self.planned = self.planned.max(*steps.end());
-        self.admission.play(steps);
+        for (lane, planned) in self.planned.iter_mut().enumerate() {
+            let steps = self.schedule.steps_to_play(lane, &trained, *planned);
+            *planned = (*planned).max(*steps.end());
+            self.admission.play(lane, steps);
+        }
     }
 
     fn act(&mut self, action: Action) {
@@ -261,20 +280,22 @@ impl<'c> Simulator<'c> {
                 self.slot_seconds += seconds * self.costs.slots.max(1) as f64;
                 self.end_after(seconds, End::Evaluation);
             }
-            Action::Draw { step } => {
-                self.end_after(self.step_costs(step).publish, End::Publishing { step });
+            Action::Draw { part } => {
+                let lanes = self.played.len() as f64;
+                self.end_after(self.step_costs(part.step).publish / lanes, End::Publishing { part });
             }
-            Action::Start { step, episode } => {
-                let seconds = self.step_costs(step).episodes[episode];
-                self.episodes.push(Reverse((Time(self.work + seconds), step, episode)));
+            Action::Start { part, episode } => {
+                let seconds = self.open.get(&part).map_or(0.0, |episodes| episodes[episode]);
+                self.episodes.push(Reverse((Time(self.work + seconds), part, episode)));
             }
-            Action::Collect { step } => {
-                self.admission.close(step);
+            Action::Collect { part } => {
+                self.open.remove(&part);
+                self.admission.close(part);
                 if !self.schedule.is_by_arrival() {
-                    self.played = step;
+                    self.played[part.lane] = part.step;
                 }
             }
-            Action::HandOver(batch) => self.played = batch.step,
+            Action::HandOver(batch) => self.played[0] = batch.step,
         }
     }
 
@@ -284,7 +305,8 @@ impl<'c> Simulator<'c> {
             let LearnerState { trained, is_training } = self.learners[index];
             let awaits_evaluation = trained > self.evaluated && self.step_costs(trained).evaluate > 0.0;
             let awaits_others = self.is_checkpoint(trained) && self.slowest() < trained;
-            if is_training || awaits_evaluation || awaits_others || trained >= self.played {
+            let played = self.played[self.schedule.lanes().of_learner(index)];
+            if is_training || awaits_evaluation || awaits_others || trained >= played {
                 continue;
             }
             self.learners[index].is_training = true;
@@ -307,8 +329,8 @@ impl<'c> Simulator<'c> {
     fn advance(&mut self) -> bool {
         let running = self.episodes.len();
         let slowdown = slowdown(self.costs.contention, running as i64);
-        let episode = self.episodes.peek().map(|Reverse((Time(work), step, episode))| {
-            (self.now + (work - self.work) * slowdown, *work, *step, *episode)
+        let episode = self.episodes.peek().map(|Reverse((Time(work), part, episode))| {
+            (self.now + (work - self.work) * slowdown, *work, *part, *episode)
         });
         let other = self.ends.peek().map(|Reverse((Time(now), _))| *now);
         let (now, work) = match (episode, other) {
@@ -319,9 +341,9 @@ impl<'c> Simulator<'c> {
         self.slot_seconds += (now - self.now) * running as f64;
         (self.now, self.work) = (now, work);
         match episode {
-            Some((end, _, step, episode)) if end <= now => {
+            Some((end, _, part, episode)) if end <= now => {
                 self.episodes.pop();
-                self.admission.finished(step, episode);
+                self.admission.finished(part, episode);
             }
             _ => {
                 if let Some(Reverse((_, end))) = self.ends.pop() {
@@ -334,11 +356,16 @@ impl<'c> Simulator<'c> {
 
     fn end(&mut self, end: End) {
         match end {
-            End::Publishing { step } => {
-                let costs = self.step_costs(step);
-                let each = (0..costs.episodes.len() as u32).collect::<Vec<_>>();
+            End::Publishing { part } => {
+                let costs = self.step_costs(part.step);
+                let episodes = match self.played.len() {
+                    1 => costs.episodes.clone(),
+                    _ => costs.of_lane(part.lane),
+                };
+                let each = (0..episodes.len() as u32).collect::<Vec<_>>();
                 self.admission
-                    .add_episodes(step, if self.schedule.is_by_arrival() { &costs.tasks } else { &each });
+                    .add_episodes(part, if self.schedule.is_by_arrival() { &costs.tasks } else { &each });
+                self.open.insert(part, episodes);
             }
             End::Evaluation => {
                 self.admission.evaluated();
@@ -375,12 +402,25 @@ mod tests {
 
     /// Simulates steps of one episode each, one at a time.
     fn simulate(steps: u64, staleness: u64, costs: &[StepCosts]) -> Simulation {
-        let costs = RunCosts { slots: 1, contention: 0.0, steps: costs.to_vec(), policies: Vec::new() };
+        let costs = RunCosts {
+            slots: 1,
+            contention: 0.0,
+            steps: costs.to_vec(),
+            policies: Vec::new(),
+            lanes: Lanes::ONE,
+        };
         Simulation::new(steps, staleness, &costs)
     }
 
     fn step(rollout: f64, train: f64, evaluate: f64) -> StepCosts {
-        StepCosts { episodes: vec![rollout], tasks: vec![0], train: vec![train], evaluate, publish: 0.0 }
+        StepCosts {
+            episodes: vec![rollout],
+            tasks: vec![0],
+            lanes: Vec::new(),
+            train: vec![train],
+            evaluate,
+            publish: 0.0,
+        }
     }
 
     fn constant(rollout: f64, train: f64) -> [StepCosts; 1] {
@@ -422,11 +462,13 @@ mod tests {
             steps: vec![StepCosts {
                 episodes: vec![8.0, 2.0],
                 tasks: vec![0, 1],
+                lanes: Vec::new(),
                 train: vec![1.0],
                 evaluate: 0.0,
                 publish: 0.0,
             }],
             policies: Vec::new(),
+            lanes: Lanes::ONE,
         };
         let seconds = |staleness| Simulation::new(4, staleness, &costs).seconds;
         assert_eq!(seconds(0), 36.0);
@@ -442,11 +484,18 @@ mod tests {
         let steps = vec![StepCosts {
             episodes: vec![2.0, 4.0],
             tasks: vec![0, 1],
+            lanes: Vec::new(),
             train: vec![1.0],
             evaluate: 0.0,
             publish: 0.0,
         }];
-        let costs = |slots| RunCosts { slots, contention: 1.0, steps: steps.clone(), policies: Vec::new() };
+        let costs = |slots| RunCosts {
+            slots,
+            contention: 1.0,
+            steps: steps.clone(),
+            policies: Vec::new(),
+            lanes: Lanes::ONE,
+        };
         // The sum of both, however many play at a time.
         assert_eq!(Simulation::new(1, 0, &costs(1)).seconds, 7.0);
         let both = Simulation::new(1, 0, &costs(2));
@@ -461,13 +510,19 @@ mod tests {
         let step = |train: [f64; 2]| StepCosts {
             episodes: vec![1.0],
             tasks: vec![0],
+            lanes: Vec::new(),
             train: train.into(),
             evaluate: 0.0,
             publish: 0.0,
         };
         let policies = vec![vec!["small".to_owned()], vec!["large".to_owned()]];
-        let costs =
-            RunCosts { slots: 1, contention: 0.0, steps: vec![step([1.0, 5.0]), step([5.0, 1.0])], policies };
+        let costs = RunCosts {
+            slots: 1,
+            contention: 0.0,
+            steps: vec![step([1.0, 5.0]), step([5.0, 1.0])],
+            policies,
+            lanes: Lanes::ONE,
+        };
         assert_eq!(Simulation::new(6, 0, &costs).seconds, 36.0);
         // The first rollout, then 18 seconds of updates for each learner.
         assert_eq!(Simulation::new(6, 5, &costs).seconds, 19.0);
@@ -483,17 +538,61 @@ mod tests {
         assert_eq!(Simulation::new(6, 5, &evaluated).seconds, 37.0);
     }
 
+    /// A slow learner holds up its own episodes alone.
+    #[test]
+    fn a_lane_is_as_fast_as_it_is_alone() {
+        let step = StepCosts {
+            episodes: vec![1.0, 1.0],
+            tasks: vec![0, 1],
+            lanes: vec![0, 1],
+            train: vec![1.0, 9.0],
+            evaluate: 0.0,
+            publish: 0.0,
+        };
+        let lanes = Lanes::new(2, &[[0].into(), [1].into()]);
+        let both = RunCosts { slots: 2, contention: 0.0, steps: vec![step], policies: Vec::new(), lanes };
+        let shared = RunCosts { lanes: Lanes::ONE, ..both.clone() };
+        let schedule = StepSchedule::new(4, vec![1, 1]);
+        let fast = |costs: &RunCosts| {
+            let mut simulator = Simulator::new(schedule.clone().with_lanes(costs.lanes.clone()), 0, costs);
+            simulator.play_ahead();
+            loop {
+                while let Some(action) = simulator.admission.next_action() {
+                    simulator.act(action);
+                }
+                simulator.train();
+                if simulator.learners[0].trained == 4 || !simulator.advance() {
+                    return simulator.now;
+                }
+            }
+        };
+        // The first rollout, and updates without a pause; or step 3 after the slow learner's first update.
+        assert_eq!((fast(&both), fast(&shared)), (5.0, 21.0));
+        // The slow learner has the same end.
+        assert_eq!(
+            (Simulation::new(4, 1, &both).seconds, Simulation::new(4, 1, &shared).seconds),
+            (37.0, 37.0)
+        );
+    }
+
     /// Nothing waits for a learner between two updates on two steps each.
     #[test]
     fn an_update_of_two_steps_takes_the_time_of_both() {
         let step = StepCosts {
             episodes: vec![1.0],
             tasks: vec![0],
+            lanes: Vec::new(),
             train: vec![1.0, 3.0],
             evaluate: 0.0,
             publish: 0.0,
         };
-        let costs = RunCosts { slots: 1, contention: 0.0, steps: vec![step], policies: Vec::new() };
+        let costs = RunCosts {
+            slots: 1,
+            contention: 0.0,
+            steps: vec![step],
+            policies: Vec::new(),
+            lanes: Lanes::ONE,
+        };
         let pairs = UpdateSteps { first: 2, every: 2, count: 2 };
         let seconds = |staleness: u64| {
             let schedule = StepSchedule::new(4, vec![staleness; 2]);
@@ -512,12 +611,13 @@ mod tests {
         let step = |slow: f64| StepCosts {
             episodes: vec![1.0, slow],
             tasks: vec![0, 1],
+            lanes: Vec::new(),
             train: vec![2.0],
             evaluate: 0.0,
             publish: 0.0,
         };
         let steps = vec![step(7.0), step(1.0)];
-        let costs = RunCosts { slots: 8, contention: 0.0, steps, policies: Vec::new() };
+        let costs = RunCosts { slots: 8, contention: 0.0, steps, policies: Vec::new(), lanes: Lanes::ONE };
         // Both wait for the first task that takes 7 seconds, or don't.
         assert_eq!(Simulation::new(2, 2, &costs).seconds, 11.0);
         assert_eq!(Simulation::by_arrival(2, 2, &costs).unwrap().seconds, 9.0);

@@ -13,6 +13,7 @@ use crate::checkpoints::PolicyVersions;
 use crate::error::Error;
 use crate::error::repeat::RepeatError;
 use crate::generation::{InFlightTeam, PolicyRouter};
+use crate::schedule::lanes::StepPart;
 
 use super::step_weights::StepWeights;
 
@@ -21,8 +22,8 @@ use super::step_weights::StepWeights;
 pub(super) struct RepeatedVersions {
     /// By [`CompletionVersions::key`].
     completions: HashMap<u64, PlannedVersions>,
-    /// By step and position of the episode.
-    episodes: HashMap<(u64, usize), Vec<u64>>,
+    /// By the part of the step and the position of the episode.
+    episodes: HashMap<(StepPart, usize), Vec<u64>>,
 }
 
 impl RepeatedVersions {
@@ -36,8 +37,10 @@ impl RepeatedVersions {
         let mut repeated = RepeatedVersions::default();
         // What a resumed run has played again comes later, and counts.
         for RecordedVersions { episodes, completions, .. } in lines {
-            let starts = episodes.into_iter().map(|own| ((own.step, own.episode), own.versions));
-            repeated.episodes.extend(starts);
+            let start = |EpisodeStart { step, lane, episode, versions }| {
+                ((StepPart { step, lane }, episode), versions)
+            };
+            repeated.episodes.extend(episodes.into_iter().map(start));
             let planned = |own: CompletionVersions| {
                 (own.seed, PlannedVersions { version: own.version, changes: own.changes })
             };
@@ -54,7 +57,7 @@ pub(super) struct InFlightWeights {
     /// Versions of all policies, in the workflow's order.
     versions: Vec<u64>,
     /// Recorded starts. `None` for a run that repeats no other.
-    repeated: Option<HashMap<(u64, usize), Vec<u64>>>,
+    repeated: Option<HashMap<(StepPart, usize), Vec<u64>>>,
     /// Starts since the last record.
     starts: Vec<EpisodeStart>,
 }
@@ -111,10 +114,11 @@ impl InFlightWeights {
     }
 
     /// Starts an episode. Returns the versions that it starts with.
-    pub fn start(&mut self, step: u64, episode: usize) -> Vec<u64> {
-        let recorded = self.repeated.as_ref().and_then(|starts| starts.get(&(step, episode)));
+    pub fn start(&mut self, part: StepPart, episode: usize) -> Vec<u64> {
+        let recorded = self.repeated.as_ref().and_then(|starts| starts.get(&(part, episode)));
         let versions = recorded.unwrap_or(&self.versions).clone();
-        self.starts.push(EpisodeStart { step, episode, versions: versions.clone() });
+        let StepPart { step, lane } = part;
+        self.starts.push(EpisodeStart { step, lane, episode, versions: versions.clone() });
         versions
     }
 

@@ -1,14 +1,16 @@
 //! Events that the outer loop waits for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use pl_trainer::{LearnerUpdate, ServedPolicy};
-use pl_types::GenerateError;
+use pl_types::{GenerateError, Transition};
 
 use crate::error::Error;
 use crate::evaluation::EvaluationReport;
+use crate::schedule::lanes::StepPart;
 
 use super::rollouts::PlayedStep;
 
@@ -39,6 +41,11 @@ pub(super) enum RolloutEvent {
     Evaluated {
         reports: Vec<EvaluationReport>,
         seconds: f64,
+    },
+    /// The transitions of a lane's part of a step that is not whole yet.
+    PartPlayed {
+        part: StepPart,
+        transitions: Arc<Vec<Transition>>,
     },
     Played(Box<PlayedStep>),
     /// A stop was requested before the next step was played.

@@ -1,4 +1,4 @@
-//! A step whose episodes play: drawn from its scenarios, and collected when all of them have ended, or task by task.
+//! Part of a step whose episodes play: drawn from its scenarios, and collected when all of them have ended, or task by task.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use crate::cluster::Team;
 use crate::error::Error;
 use crate::host::Host;
 use crate::progress::Tracker;
+use crate::schedule::lanes::{Lanes, StepPart};
 
 use super::cursor::ScenarioCursor;
 use super::designs::{Executions, StepDesigns};
@@ -22,9 +23,9 @@ use super::step_results::{StepResults, TaskResults};
 use super::step_times::EpisodeTime;
 use super::step_weights::StepWeights;
 
-/// A step in progress.
+/// A lane's part of a step, in progress.
 pub(super) struct OpenStep {
-    step: u64,
+    part: StepPart,
     weights: StepWeights,
     /// Positions in the tasks of the scenarios after those that were drawn.
     cursors: Vec<ScenarioCursor>,
@@ -72,8 +73,8 @@ enum Part {
 
 /// An episode that has ended.
 pub(super) struct EndedEpisode {
-    pub step: u64,
-    /// Position in the step.
+    pub part: StepPart,
+    /// Position in the part.
     pub episode: usize,
     /// Position among the scenarios of its round.
     scenario: usize,
@@ -82,17 +83,19 @@ pub(super) struct EndedEpisode {
 }
 
 impl OpenStep {
-    /// Draws the tasks that come after `cursors`.
+    /// Draws the tasks of a part that come after `cursors`. Those that the other lanes draw for the step are counted, so that
+    /// tasks have the same numbers whichever lane is ahead.
     ///
     /// # Errors
     /// If a task can't be read or generated.
     pub async fn draw(
         rollouts: &Rollouts,
         host: &Host,
-        step: u64,
+        (part, lanes): (StepPart, &Lanes),
         cursors: &[ScenarioCursor],
         weights: StepWeights,
     ) -> Result<OpenStep, Error> {
+        let step = part.step;
         let mut cursors = cursors.to_vec();
         cursors.resize_with(rollouts.scenarios.len(), ScenarioCursor::default);
         let levels = rollouts
@@ -106,7 +109,7 @@ impl OpenStep {
         let counts = deal(&shares, &mut dealt, rollouts.train.tasks_per_step);
         cursors.iter_mut().zip(dealt).for_each(|(cursor, dealt)| cursor.dealt = dealt);
         let mut open = OpenStep {
-            step,
+            part,
             weights,
             cursors,
             levels,
@@ -117,23 +120,29 @@ impl OpenStep {
             earlier: 0,
             batches: Vec::new(),
             designs: Vec::new(),
-            tracker: rollouts.start_tracker(host, &format!("step {step}")),
-            span: tracing::info_span!(target: SPAN_TARGET, "rollouts", step),
+            tracker: rollouts.start_tracker(host, &rollouts.part_title(part, lanes)),
+            span: tracing::info_span!(target: SPAN_TARGET, "rollouts", step, lane = part.lane),
             ended: 0,
             times: BTreeMap::new(),
             traces: Vec::new(),
         };
-        open.draw_round(rollouts, &counts).await?;
+        open.draw_round(rollouts, &counts, |scenario| lanes.of_scenario(scenario) == part.lane).await?;
         Ok(open)
     }
 
-    /// Draws tasks of each scenario.
-    async fn draw_round(&mut self, rollouts: &Rollouts, counts: &[u32]) -> Result<(), Error> {
+    /// Draws tasks of each scenario of its own.
+    async fn draw_round(
+        &mut self,
+        rollouts: &Rollouts,
+        counts: &[u32],
+        is_own: impl Fn(usize) -> bool,
+    ) -> Result<(), Error> {
         let all: u32 = counts.iter().sum();
         let mut round = Vec::new();
         for (scenario, own) in rollouts.scenarios.iter().enumerate() {
             let (count, Some(source)) = (counts[scenario], &own.tasks) else { continue };
-            if count == 0 {
+            if count == 0 || !is_own(scenario) {
+                self.tasks += count;
                 continue;
             }
             let source = match self.levels[scenario] {
@@ -148,7 +157,7 @@ impl OpenStep {
             let plan = RolloutPlan {
                 seed: rollouts.seed,
                 phase: Phase::Train,
-                step: self.step,
+                step: self.part.step,
                 tasks: source.take(first, count).await.map_err(Error::Tasks)?,
                 first_task: self.tasks,
                 mode: rollouts.train.rollout,
@@ -208,14 +217,14 @@ impl OpenStep {
             }
             None => Arc::clone(&drawn.plan),
         };
-        let step = self.step;
-        let key = TaskKey { step, task: plan.first_task + task };
+        let part = self.part;
+        let key = TaskKey { step: part.step, task: plan.first_task + task };
         let playing = async move {
             let started = Instant::now();
             let attempts = player.play(&plan, task, sample).await?;
             let tokens = attempts.iter().map(|attempt| attempt.result.summary.tokens).sum();
-            let time = EpisodeTime { task: key, started, ended: Instant::now(), tokens };
-            Ok(EndedEpisode { step, episode, scenario, attempts, time })
+            let time = EpisodeTime { task: key, lane: part.lane, started, ended: Instant::now(), tokens };
+            Ok(EndedEpisode { part, episode, scenario, attempts, time })
         };
         Some(tracing::Instrument::instrument(playing, self.span.clone()))
     }
@@ -260,7 +269,8 @@ impl OpenStep {
             }
             if may_refill {
                 counts[scenario] =
-                    tasks_without_spread(&batch.transitions, &rollouts.trainings, self.step).len() as u32;
+                    tasks_without_spread(&batch.transitions, &rollouts.trainings, self.part.step).len()
+                        as u32;
             }
             self.batches.push(ScenarioBatch { scenario, tasks: tasks as u32, batch, designs: None });
         }
@@ -272,7 +282,8 @@ impl OpenStep {
             return Ok(false);
         }
         self.refills += 1;
-        self.draw_round(rollouts, &counts).await?;
+        // A run with refills has one lane.
+        self.draw_round(rollouts, &counts, |_| true).await?;
         Ok(true)
     }
 
@@ -288,19 +299,20 @@ impl OpenStep {
         }
     }
 
-    /// Returns the results of the step.
+    /// Returns the results of the part.
     pub fn close(mut self, rollouts: &Rollouts) -> StepResults {
         let mut designs = Vec::new();
         for own in self.designs {
             if let Some(designer) = &rollouts.scenarios[own.scenario].designer {
-                let (batch, records) = own.finish(self.step, designer.designer());
+                let (batch, records) = own.finish(self.part.step, designer.designer());
                 self.batches.push(batch);
                 designs.extend(records);
             }
         }
         let refills = rollouts.train.max_refills > 0;
         StepResults {
-            step: self.step,
+            step: self.part.step,
+            versions: self.weights.versions,
             cursors: self.cursors,
             levels: self.levels,
             batches: self.batches,
@@ -332,7 +344,7 @@ impl OpenStep {
         let episodes = episodes.filter(|(_, own)| (own.0, first_task + own.1) == (position, task));
         let times = episodes.filter_map(|(episode, _)| self.times.get(&episode).copied()).collect();
         let scenario = ScenarioBatch { scenario: drawn.scenario, tasks: 1, batch, designs: None };
-        Some(TaskResults { task: TaskKey { step: self.step, task }, scenario, times })
+        Some(TaskResults { task: TaskKey { step: self.part.step, task }, scenario, times })
     }
 
     /// Returns the levels of the tasks of the scenarios.
@@ -346,7 +358,7 @@ impl OpenStep {
     /// If the file can't be written.
     pub fn write_traces(mut self, rollouts: &Rollouts) -> Result<(), Error> {
         self.traces.sort_by_key(|trace| (trace.key.task, trace.key.sample, trace.key.attempt));
-        rollouts.write_traces(&TraceFile { step: self.step, evaluation: None }, &self.traces)
+        rollouts.write_traces(&TraceFile { step: self.part.step, evaluation: None }, &self.traces)
     }
 }
 

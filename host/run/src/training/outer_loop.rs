@@ -16,7 +16,7 @@ use pl_record::RunFolder;
 use pl_record::schedule::RecordedBatch;
 use pl_trainer::checkpoint::{Checkpoints, EvaluationScore};
 use pl_trainer::{ServedPolicy, StepMetrics, Trainer};
-use pl_types::{GenerateError, seed};
+use pl_types::{GenerateError, Transition, seed};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -32,6 +32,7 @@ use crate::run_folder::draw;
 use crate::schedule::StepSchedule;
 use crate::schedule::admission::{Admission, AdmissionRules};
 use crate::schedule::batches::{BatchRule, Batches};
+use crate::schedule::lanes::StepPart;
 use crate::stop_request::StopRequest;
 use crate::update_source::UpdateSource;
 
@@ -122,12 +123,16 @@ impl TrainingRun<'_> {
             schedule: schedule.clone(),
             keeps_versions: rules.keeps_versions,
             in_flight,
-            versions: session.trainer.versions(),
-            cursors: played.values().last().map_or(&state.scenarios, |last| &last.cursors).clone(),
+            policies: session.trainer.versions().len(),
+            cursors: vec![
+                played.values().last().map_or(&state.scenarios, |last| &last.cursors).clone();
+                schedule.lanes().count()
+            ],
             stop: (!schedule.overlaps()).then(|| stop.clone()),
             published: Vec::new(),
             weights: BTreeMap::new(),
             open: BTreeMap::new(),
+            parts: BTreeMap::new(),
             waiting: BTreeMap::new(),
             drawn: BTreeMap::new(),
         };
@@ -137,7 +142,7 @@ impl TrainingRun<'_> {
         let ended = std::thread::scope(|scope| {
             let rollout_events = sender.clone();
             scope.spawn(move || report_panic(&rollout_events, || thread.run(received, &rollout_events)));
-            let last_planned = state.step + played.len() as u64;
+            let last_planned = vec![state.step + played.len() as u64; schedule.lanes().count()];
             let remote = start_remote(host, cluster.as_ref(), &session.trainer, state.step);
             let outer_loop = OuterLoop {
                 host,
@@ -153,6 +158,7 @@ impl TrainingRun<'_> {
                 folder,
                 state,
                 played,
+                parts: BTreeMap::new(),
                 last_planned,
                 collected,
                 kept,
@@ -192,8 +198,10 @@ struct OuterLoop<'r> {
     state: &'r mut LoopState,
     /// Steps that were played and that some learner has not trained on yet. Their step files are written.
     played: BTreeMap<u64, Arc<PlayedStep>>,
-    /// Last step that the rollout thread was asked to play.
-    last_planned: u64,
+    /// Transitions of the parts of steps that are not whole yet.
+    parts: BTreeMap<StepPart, Arc<Vec<Transition>>>,
+    /// Last step that the rollout thread was asked to play, of each lane.
+    last_planned: Vec<u64>,
     /// Finished steps that later updates train on.
     collected: CollectedSteps,
     /// Empty if all learners have the same staleness.
@@ -343,7 +351,8 @@ impl OuterLoop<'_> {
             true => barrier,
             // Tasks of all steps that were handed over may be in the next batches, so a checkpoint has to come after them.
             false if self.schedule.is_by_arrival() => {
-                begun.max(self.last_planned.saturating_sub(self.schedule.staleness())).min(barrier)
+                let planned = self.last_planned.iter().copied().max().unwrap_or(0);
+                begun.max(planned.saturating_sub(self.schedule.staleness())).min(barrier)
             }
             false => begun,
         }
@@ -357,7 +366,8 @@ impl OuterLoop<'_> {
         threads: &mut LearnerThreads<'_, '_>,
     ) -> Result<(), Error> {
         let idle = pace.idle().into_iter().filter(|(_, step)| *step <= end);
-        let ready: Vec<(usize, u64)> = idle.filter(|(_, step)| self.played.contains_key(step)).collect();
+        let is_there = |(learner, step): &(usize, u64)| self.transitions(*learner, *step).is_some();
+        let ready: Vec<(usize, u64)> = idle.filter(is_there).collect();
         let mut updated = ready.iter().filter(|(learner, step)| self.schedule.is_updated(*learner, *step));
         if updated.next().is_some() && !self.schedule.overlaps() {
             self.host.block_on(self.router.sleep())?;
@@ -374,11 +384,19 @@ impl OuterLoop<'_> {
     /// Returns the completions of the steps that a learner's update after `step` trains on.
     fn sources(&self, learner: usize, step: u64) -> Vec<UpdateSource> {
         let of_step = |step: u64| {
-            let unfinished = || self.played.get(&step).map(|played| &played.transitions);
-            let transitions = Arc::clone(self.collected.get(step).or_else(unfinished)?);
-            Some(UpdateSource { step, transitions, left_out: self.rollouts.alternation.left_out(step) })
+            let transitions = self.collected.get(step).or_else(|| self.transitions(learner, step))?;
+            let left_out = self.rollouts.alternation.left_out(step);
+            Some(UpdateSource { step, transitions: Arc::clone(transitions), left_out })
         };
         self.schedule.trained_steps(learner, step).filter_map(of_step).collect()
+    }
+
+    /// Returns the transitions of an unfinished step for a learner: of the whole step, or those of the learner's lane. `None` if
+    /// these are not played yet.
+    fn transitions(&self, learner: usize, step: u64) -> Option<&Arc<Vec<Transition>>> {
+        let lane = self.schedule.lanes().of_learner(learner);
+        let whole = self.played.get(&step).map(|played| &played.transitions);
+        whole.or_else(|| self.parts.get(&StepPart { step, lane }))
     }
 
     /// Hands the weights after the finished steps to the rollout thread, with those that a checkpoint has kept besides.
@@ -413,9 +431,13 @@ impl OuterLoop<'_> {
         evaluate: Option<u64>,
         until: u64,
     ) -> Result<(), Error> {
-        let steps = self.schedule.steps_to_play(updates, self.last_planned);
-        let steps = *steps.start()..=(*steps.end()).min(until);
-        self.last_planned = self.last_planned.max(*steps.end());
+        let mut steps = Vec::with_capacity(self.last_planned.len());
+        for (lane, planned) in self.last_planned.iter_mut().enumerate() {
+            let playable = self.schedule.steps_to_play(lane, updates, *planned);
+            let own = *playable.start()..=(*playable.end()).min(until);
+            *planned = (*planned).max(*own.end());
+            steps.push(own);
+        }
         match self.handovers.send(Handover { weights, evaluate, steps }) {
             Ok(()) => Ok(()),
             // The thread ended with an error, which is its last event.
@@ -425,10 +447,17 @@ impl OuterLoop<'_> {
         }
     }
 
-    /// Waits for the next event. Returns `None` for a played step, which it keeps.
+    /// Waits for the next event. Returns `None` for a step or part that was played, which it keeps.
     fn next_event(&mut self) -> Result<Option<LoopEvent>, Error> {
         let event = self.events.recv().unwrap_or(Err(Error::Engine(GenerateError::Stopped)))?;
-        let LoopEvent::Rollout(RolloutEvent::Played(played)) = event else { return Ok(Some(event)) };
+        let played = match event {
+            LoopEvent::Rollout(RolloutEvent::Played(played)) => played,
+            LoopEvent::Rollout(RolloutEvent::PartPlayed { part, transitions }) => {
+                self.parts.insert(part, transitions);
+                return Ok(None);
+            }
+            event => return Ok(Some(event)),
+        };
         self.folder.write_step(played.step, &played.transitions)?;
         if !played.tasks.is_empty() {
             let (step, tasks) = (played.step, played.tasks.clone());
@@ -437,6 +466,7 @@ impl OuterLoop<'_> {
         if let Some(versions) = &played.versions {
             self.folder.append_versions(versions)?;
         }
+        self.parts.retain(|part, _| part.step != played.step);
         self.played.insert(played.step, Arc::new(*played));
         Ok(None)
     }
@@ -486,6 +516,7 @@ impl OuterLoop<'_> {
         let clock = self.clock;
         let times = |(result, names): (&LearnerResult, &Vec<String>)| LearnerTimes {
             policies: names.clone(),
+            lane: self.schedule.lanes().of_learner(result.trained.learner),
             seconds: result.trained.update.seconds,
             wait: milliseconds(result.waited),
             start: clock.seconds(result.trained.started),

@@ -2,7 +2,8 @@
 //!
 //! [`Admission`] decides what starts next. Episodes of several steps play at the same time, each with the weights that
 //! the schedule names for its step; steps are handed to the trainer in order, with the tasks that were drawn for them or with
-//! those that ended first. Weights that can't be kept beside others are replaced when no episode runs.
+//! those that ended first, and the part of a lane before the step is whole. Weights that can't be kept beside others are replaced
+//! when no episode uses them.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -21,6 +22,7 @@ use crate::generation::{PinnedTeam, PinnedVersion, PolicyRouter};
 use crate::host::Host;
 use crate::schedule::StepSchedule;
 use crate::schedule::admission::{Action, Admission};
+use crate::schedule::lanes::StepPart;
 use crate::stop_request::StopRequest;
 
 use super::cursor::ScenarioCursor;
@@ -36,8 +38,8 @@ pub(super) struct Handover {
     pub weights: Vec<LearnerWeights>,
     /// Number of updates after which evaluations are due, before any of the steps is played.
     pub evaluate: Option<u64>,
-    /// Steps to play.
-    pub steps: RangeInclusive<u64>,
+    /// Steps to play, of each lane.
+    pub steps: Vec<RangeInclusive<u64>>,
 }
 
 /// Weights of a learner's policies after an update.
@@ -62,10 +64,10 @@ pub(super) struct RolloutThread<'r> {
     pub keeps_versions: bool,
     /// Weights that take over while episodes play. `None` if these end with the weights that they begin with.
     pub in_flight: Option<InFlightWeights>,
-    /// Versions of all policies before the run, in the workflow's order.
-    pub versions: Vec<u64>,
-    /// Positions in the tasks of the scenarios. Empty before the first step.
-    pub cursors: Vec<ScenarioCursor>,
+    /// Number of policies of the workflow.
+    pub policies: usize,
+    /// Positions of each lane in the tasks of the scenarios. Empty before the first step.
+    pub cursors: Vec<Vec<ScenarioCursor>>,
     /// Request that ends the thread before it plays the next step. `None` if steps that the schedule has begun
     /// must be played, because a checkpoint needs them.
     pub stop: Option<StopRequest>,
@@ -73,7 +75,9 @@ pub(super) struct RolloutThread<'r> {
     pub published: Vec<(Instant, f64)>,
     /// Weights that were handed over, by their learner and update.
     pub weights: BTreeMap<(usize, u64), HandedWeights>,
-    pub open: BTreeMap<u64, OpenStep>,
+    pub open: BTreeMap<StepPart, OpenStep>,
+    /// Parts that have ended, of steps of which another part plays.
+    pub parts: BTreeMap<u64, BTreeMap<usize, StepResults>>,
     /// Results of tasks that wait for their batch, of steps that have ended.
     pub waiting: BTreeMap<TaskKey, TaskResults>,
     /// Steps that were drawn and not handed over. Empty if steps are handed over as they were drawn.
@@ -147,11 +151,11 @@ impl RolloutThread<'_> {
                 Some(ended) = running.join_next() => {
                     let failed = |error| Error::Rollout { source: Box::new(error), run: None, episode: None };
                     let ended = ended.map_err(pl_rollout::Error::from).flatten().map_err(failed)?;
-                    let (step, episode) = (ended.step, ended.episode);
-                    if let Some(open) = self.open.get_mut(&step) {
+                    let (part, episode) = (ended.part, ended.episode);
+                    if let Some(open) = self.open.get_mut(&part) {
                         open.end(ended);
                     }
-                    self.admission.finished(step, episode);
+                    self.admission.finished(part, episode);
                 }
             }
         }
@@ -167,7 +171,10 @@ impl RolloutThread<'_> {
             Action::Evaluate { update } => {
                 let weights = match &self.in_flight {
                     Some(in_flight) => in_flight.of_evaluation(),
-                    None => self.use_weights(&self.schedule.updates_after(update)).await?,
+                    None => {
+                        let updates = self.schedule.updates_after(update).into_iter().enumerate();
+                        self.use_weights(&updates.collect::<Vec<_>>()).await?
+                    }
                 };
                 let started = Instant::now();
                 let last = update == self.schedule.steps();
@@ -176,7 +183,8 @@ impl RolloutThread<'_> {
                 self.drop_unused_weights();
                 send(RolloutEvent::Evaluated { reports, seconds: started.elapsed().as_secs_f64() });
             }
-            Action::Draw { step } => {
+            Action::Draw { part } => {
+                let StepPart { step, lane } = part;
                 // The first step is always played: a run without one has nothing to continue from.
                 if step > 1 && self.stop.as_ref().is_some_and(StopRequest::is_requested) {
                     self.admission.stop();
@@ -185,26 +193,27 @@ impl RolloutThread<'_> {
                 }
                 let weights = match &self.in_flight {
                     Some(in_flight) => in_flight.of_step(),
-                    None => self.use_weights(&self.schedule.updates(step)).await?,
+                    None => self.use_weights(&self.schedule.lane_updates(lane, step)).await?,
                 };
-                let open = OpenStep::draw(self.rollouts, self.host, step, &self.cursors, weights).await?;
-                self.cursors = open.cursors().to_vec();
-                self.admission.add_episodes(step, &open.task_of());
+                let (own, cursors) = ((part, self.schedule.lanes()), &self.cursors[lane]);
+                let open = OpenStep::draw(self.rollouts, self.host, own, cursors, weights).await?;
+                self.cursors[lane] = open.cursors().to_vec();
+                self.admission.add_episodes(part, &open.task_of());
                 if self.schedule.is_by_arrival() {
-                    let (cursors, levels) = (self.cursors.clone(), open.levels().to_vec());
+                    let (cursors, levels) = (self.cursors[lane].clone(), open.levels().to_vec());
                     self.drawn.insert(step, DrawnStep { cursors, levels });
                 }
-                self.open.insert(step, open);
+                self.open.insert(part, open);
             }
-            Action::Start { step, episode } => {
-                let versions = self.in_flight.as_mut().map(|own| own.start(step, episode));
-                if let Some(playing) = self.open.get(&step).and_then(|open| open.play(episode, versions)) {
+            Action::Start { part, episode } => {
+                let versions = self.in_flight.as_mut().map(|own| own.start(part, episode));
+                if let Some(playing) = self.open.get(&part).and_then(|open| open.play(episode, versions)) {
                     running.spawn(playing);
                 }
             }
-            Action::Collect { step } if self.schedule.is_by_arrival() => {
-                self.admission.close(step);
-                if let Some(mut open) = self.open.remove(&step) {
+            Action::Collect { part } if self.schedule.is_by_arrival() => {
+                self.admission.close(part);
+                if let Some(mut open) = self.open.remove(&part) {
                     let left = open.task_of().into_iter().filter_map(|task| open.take(task));
                     self.waiting.extend(left.map(|results| (results.task, results)));
                     open.write_traces(self.rollouts)?;
@@ -215,24 +224,43 @@ impl RolloutThread<'_> {
                 let played = self.batch(batch)?.into_step(self.rollouts, self.host)?;
                 send(RolloutEvent::Played(Box::new(self.with_versions(played))));
             }
-            Action::Collect { step } => {
-                let Some(open) = self.open.get_mut(&step) else { return Ok(()) };
+            Action::Collect { part } => {
+                let Some(open) = self.open.get_mut(&part) else { return Ok(()) };
                 if open.refill(self.rollouts).await? {
-                    self.admission.add_episodes(step, &open.task_of());
+                    self.admission.add_episodes(part, &open.task_of());
                     return Ok(());
                 }
-                self.admission.close(step);
-                if let Some(open) = self.open.remove(&step) {
-                    let played = open.close(self.rollouts).into_step(self.rollouts, self.host)?;
-                    if self.rollouts.draws_in_turn() {
-                        self.cursors.clone_from(&played.cursors);
-                    }
-                    send(RolloutEvent::Played(Box::new(self.with_versions(played))));
+                self.admission.close(part);
+                if let Some(open) = self.open.remove(&part) {
+                    send(self.end_part(part, open.close(self.rollouts))?);
                 }
                 self.drop_unused_weights();
             }
         }
         Ok(())
+    }
+
+    /// Keeps the results of a part, until those of the whole step are there.
+    fn end_part(&mut self, part: StepPart, results: StepResults) -> Result<RolloutEvent, Error> {
+        let lanes = self.schedule.lanes();
+        let parts = self.parts.entry(part.step).or_default();
+        if parts.len() + 1 < lanes.count() {
+            let transitions = Arc::new(results.transitions());
+            parts.insert(part.lane, results);
+            return Ok(RolloutEvent::PartPlayed { part, transitions });
+        }
+        let whole = match self.parts.remove(&part.step) {
+            Some(mut parts) if !parts.is_empty() => {
+                parts.insert(part.lane, results);
+                StepResults::merge(lanes, parts).ok_or(Error::Engine(GenerateError::Stopped))?
+            }
+            _ => results,
+        };
+        let played = whole.into_step(self.rollouts, self.host)?;
+        if self.rollouts.draws_in_turn() {
+            self.cursors.fill(played.cursors.clone());
+        }
+        Ok(RolloutEvent::Played(Box::new(self.with_versions(played))))
     }
 
     /// Puts the results of tasks together that ended first.
@@ -271,25 +299,28 @@ impl RolloutThread<'_> {
         if let Some(update) = evaluate {
             self.admission.evaluate(update);
         }
-        self.admission.play(steps);
+        for (lane, steps) in steps.into_iter().enumerate() {
+            self.admission.play(lane, steps);
+        }
         self.drop_unused_weights();
         Ok(())
     }
 
-    /// Returns the weights of the learners after an update each, ready to be used.
-    async fn use_weights(&mut self, updates: &[u64]) -> Result<StepWeights, Error> {
+    /// Returns the weights of learners after an update each, ready to be used.
+    async fn use_weights(&mut self, updates: &[(usize, u64)]) -> Result<StepWeights, Error> {
         let started = Instant::now();
         let mut is_new = false;
-        let mut versions = self.versions.clone();
+        // Those of policies that are not trained, or of another lane, stay 0.
+        let mut versions = vec![0; self.policies];
         let (mut pinned, mut leased) = (Vec::new(), Vec::new());
-        for (learner, update) in updates.iter().enumerate() {
-            let Some(handed) = self.weights.remove(&(learner, *update)) else {
+        for (learner, update) in updates.iter().copied() {
+            let Some(handed) = self.weights.remove(&(learner, update)) else {
                 return Err(Error::Engine(GenerateError::Stopped));
             };
             is_new |= matches!(handed.state, WeightState::New(_));
             let state = match (handed.state, &self.cluster) {
                 (WeightState::New(policies), Some(cluster)) => {
-                    WeightState::Leased(cluster.store_weights(learner, *update, &policies).await?)
+                    WeightState::Leased(cluster.store_weights(learner, update, &policies).await?)
                 }
                 (WeightState::New(policies), None) if self.keeps_versions => {
                     WeightState::Pinned(Arc::new(policies.pin(&self.router)?))
@@ -311,7 +342,7 @@ impl RolloutThread<'_> {
                     *own = *version;
                 }
             }
-            self.weights.insert((learner, *update), HandedWeights { state, ..handed });
+            self.weights.insert((learner, update), HandedWeights { state, ..handed });
         }
         let generator = self.keeps_versions.then(|| {
             let team = PinnedTeam { router: Arc::clone(&self.router), versions: pinned };

@@ -20,6 +20,7 @@ use crate::evaluation::{EvaluationReport, Round, mean, play_round};
 use crate::generation::PolicyRouter;
 use crate::host::Host;
 use crate::progress::{Activity, Notice, Tracker};
+use crate::schedule::lanes::{Lanes, StepPart};
 use crate::session::{Session, token_counter};
 use crate::workflow::CheckedWorkflow;
 
@@ -265,6 +266,18 @@ impl Rollouts {
             reports.push(report);
         }
         Ok(reports)
+    }
+
+    /// Returns the title of a part of a step, for progress bars: with the names of its scenarios if there are several parts.
+    pub(super) fn part_title(&self, part: StepPart, lanes: &Lanes) -> String {
+        let StepPart { step, lane } = part;
+        if lanes.count() == 1 {
+            return format!("step {step}");
+        }
+        let own = self.scenarios.iter().enumerate();
+        let own = own.filter(|(index, own)| own.weight > 0.0 && lanes.of_scenario(*index) == lane);
+        let names: Vec<&str> = own.filter_map(|(_, own)| own.name.as_deref()).collect();
+        format!("step {step}, {}", names.join(", "))
     }
 
     pub(super) fn start_tracker(&self, host: &Host, title: &str) -> Box<dyn Tracker> {

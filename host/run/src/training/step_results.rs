@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use pl_record::TraceFile;
 use pl_rollout::RolloutBatch;
-use pl_types::TaskKey;
+use pl_types::{TaskKey, Transition};
 use serde_json::{Map, json};
 
 use crate::design::DesignRecord;
 use crate::error::Error;
 use crate::host::Host;
+use crate::schedule::lanes::Lanes;
 
 use super::cursor::ScenarioCursor;
 use super::rollouts::{PlayedStep, Rollouts, ScenarioBatch};
@@ -29,6 +30,9 @@ pub(super) struct TaskResults {
 /// Results of the tasks of a step.
 pub(super) struct StepResults {
     pub step: u64,
+    /// Versions of the policies that episodes started with. Of a lane's part, 0 for those of other lanes. Empty if the episodes of
+    /// a step have different ones.
+    pub versions: Vec<u64>,
     /// Positions in the tasks of the scenarios after those that were drawn for the step.
     pub cursors: Vec<ScenarioCursor>,
     /// Levels of the tasks of the scenarios.
@@ -60,7 +64,42 @@ impl StepResults {
             times.extend(own);
         }
         times.sort_by_key(|time| time.started);
-        StepResults { step, cursors, levels, batches, times, refilled, tasks, designs: Vec::new() }
+        let (versions, designs) = (Vec::new(), Vec::new());
+        StepResults { step, versions, cursors, levels, batches, times, refilled, tasks, designs }
+    }
+
+    /// Puts the parts of a step together, by their lanes. Every transition gets the versions of all policies.
+    pub fn merge(lanes: &Lanes, parts: BTreeMap<usize, StepResults>) -> Option<StepResults> {
+        let mut parts = parts.into_iter();
+        let (_, mut all) = parts.next()?;
+        for (lane, part) in parts {
+            let of_lane = |scenario: usize| lanes.of_scenario(scenario) == lane;
+            let cursors = part.cursors.into_iter().enumerate();
+            cursors
+                .filter(|(scenario, _)| of_lane(*scenario))
+                .for_each(|(scenario, own)| all.cursors[scenario] = own);
+            let levels = part.levels.into_iter().enumerate();
+            levels
+                .filter(|(scenario, _)| of_lane(*scenario))
+                .for_each(|(scenario, own)| all.levels[scenario] = own);
+            all.versions.iter_mut().zip(part.versions).for_each(|(all, own)| *all = own.max(*all));
+            all.batches.extend(part.batches);
+            all.times.extend(part.times);
+            all.designs.extend(part.designs);
+        }
+        all.times.sort_by_key(|time| time.started);
+        for batch in &mut all.batches {
+            batch.batch.transitions.iter_mut().for_each(|one| one.versions.clone_from(&all.versions));
+        }
+        Some(all)
+    }
+
+    /// Returns a copy of the transitions of a part, sorted by key, for learners that train on it before the step is whole.
+    pub fn transitions(&self) -> Vec<Transition> {
+        let mut all: Vec<Transition> =
+            self.batches.iter().flat_map(|one| &one.batch.transitions).cloned().collect();
+        all.sort_by(|a, b| a.key.cmp(&b.key));
+        all
     }
 
     /// Returns the step that the trainer gets. Writes the traces of a step whose tasks were drawn for it.
@@ -68,7 +107,7 @@ impl StepResults {
     /// # Errors
     /// If every episode failed, or the traces can't be written.
     pub fn into_step(self, rollouts: &Rollouts, host: &Host) -> Result<PlayedStep, Error> {
-        let StepResults { step, mut cursors, levels, batches, times, refilled, tasks, designs } = self;
+        let StepResults { step, mut cursors, levels, batches, times, refilled, tasks, designs, .. } = self;
         let by_scenario = rollouts.scenario_metrics(&batches, &levels, &mut cursors);
         let mut all = RolloutBatch::default();
         batches.into_iter().for_each(|one| all.append(one.batch));

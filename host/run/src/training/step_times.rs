@@ -14,6 +14,8 @@ use crate::progress::StepSeconds;
 pub(super) struct EpisodeTime {
     /// Task that it belongs to.
     pub task: TaskKey,
+    /// Lane of its scenario.
+    pub lane: usize,
     pub started: Instant,
     pub ended: Instant,
     /// Number of sampled tokens.
@@ -46,6 +48,8 @@ pub(super) struct EpisodeColumns {
     episode_tokens: Vec<u64>,
     /// Task of each episode, from 0.
     episode_tasks: Vec<u32>,
+    /// Lane of each episode. Empty if there is one lane alone.
+    episode_lanes: Vec<usize>,
 }
 
 /// Update of one learner. Those of several learners overlap.
@@ -53,6 +57,7 @@ pub(super) struct EpisodeColumns {
 pub(super) struct LearnerTimes {
     /// Names of its policies.
     pub policies: Vec<String>,
+    pub lane: usize,
     /// Duration.
     pub seconds: f64,
     /// Seconds that it waited for the step.
@@ -96,6 +101,10 @@ impl EpisodeColumns {
             episode_seconds: times.iter().map(|time| milliseconds(lasted(time))).collect(),
             episode_tokens: times.iter().map(|time| time.tokens).collect(),
             episode_tasks: tasks.to_vec(),
+            episode_lanes: match times.iter().any(|time| time.lane > 0) {
+                true => times.iter().map(|time| time.lane).collect(),
+                false => Vec::new(),
+            },
         }
     }
 }
@@ -104,7 +113,7 @@ impl StepTimes {
     /// Returns the line of the step. `slots` is the largest number of episodes at a time.
     pub fn line(&self, slots: u32) -> Value {
         let memory = ProcessMemory::read();
-        let EpisodeColumns { episode_starts, episode_seconds, episode_tokens, episode_tasks } =
+        let EpisodeColumns { episode_starts, episode_seconds, episode_tokens, episode_tasks, episode_lanes } =
             &self.episodes;
         json!({
             "step": self.step,
@@ -115,6 +124,7 @@ impl StepTimes {
             "episode_seconds": episode_seconds,
             "episode_tokens": episode_tokens,
             "episode_tasks": episode_tasks,
+            "episode_lanes": episode_lanes,
             "sampled_tokens_per_second": self.sampled_tokens as f64 / self.seconds.play.max(1e-9),
             "trained_tokens_per_second": self.trained_tokens as f64 / self.seconds.train.max(1e-9),
             "memory_bytes": memory.map(|memory| memory.resident),

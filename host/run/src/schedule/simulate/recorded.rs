@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::super::lanes::Lanes;
 use super::contention::{RecordedEpisode, contention, seconds_alone};
 use super::{RunCosts, StepCosts};
 use crate::error::Error;
@@ -28,6 +29,8 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
         #[serde(default)]
         episode_tasks: Vec<u32>,
         #[serde(default)]
+        episode_lanes: Vec<usize>,
+        #[serde(default)]
         learners: Vec<Learner>,
     }
     #[derive(Deserialize)]
@@ -37,6 +40,8 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
         start: f64,
         #[serde(default)]
         policies: Vec<String>,
+        #[serde(default)]
+        lane: usize,
     }
     let path = run.join("timings.jsonl");
     let failed = |problem: String| Error::Costs { path: path.clone(), problem };
@@ -53,6 +58,7 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
     let slots = slots.ok_or_else(|| failed("the run has not finished a step".to_owned()))?;
     let of_last = lines.last().map(|line| line.learners.as_slice()).unwrap_or_default();
     let policies = of_last.iter().map(|learner| learner.policies.clone()).collect();
+    let lanes = of_last.iter().map(|learner| learner.lane).collect();
     let recorded = lines.iter().map(|line| RecordedStep {
         trained: line.learners.first().map_or(0.0, |learner| learner.start),
         episodes: line
@@ -74,6 +80,7 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
         }
     }
     let costs = |line: Line| StepCosts {
+        lanes: if has_episodes { line.episode_lanes } else { Vec::new() },
         tasks: if has_episodes { line.episode_tasks } else { Vec::new() },
         episodes: match has_episodes && !line.episode_seconds.is_empty() {
             true => line.episode_seconds,
@@ -86,7 +93,8 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
         evaluate: line.seconds.evaluate,
         publish: line.seconds.publish,
     };
-    Ok(RunCosts { slots, contention, steps: lines.into_iter().map(costs).collect(), policies })
+    let steps = lines.into_iter().map(costs).collect();
+    Ok(RunCosts { slots, contention, steps, policies, lanes: Lanes::of_learners(lanes) })
 }
 
 /// Times of a step on the clock of the process that played it.
