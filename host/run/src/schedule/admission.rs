@@ -1,7 +1,7 @@
 //! Admission: which episode starts next, and which step is handed to the trainer next.
 //!
 //! Steps and evaluations wait in line in the order in which the learners' weights made them possible, each step in as many
-//! parts as there are lanes ([`super::lanes`]). An episode starts as soon as one of the slots is free and every episode of the
+//! parts as there are lanes ([`super::lanes`]); of parts that have not begun, those of older steps come first. An episode starts as soon as one of the slots is free and every episode of the
 //! parts before it has started, so the stragglers of a step play beside the first episodes of the steps after it. Finished parts
 //! wait until those of the same lane before them have been handed over, or their tasks are put into batches in the order in
 //! which they end ([`super::batches`]). Nothing here knows of time: the weights of an episode follow from its step alone
@@ -121,11 +121,15 @@ impl Admission {
         if let Some(last) = self.last_steps.get_mut(lane) {
             *last = (*last).max(*steps.end());
         }
-        let entry = |step| Entry {
-            updates: self.schedule.lane_updates(lane, step),
-            work: Work::Part(StepPart { step, lane }, State::Undrawn),
-        };
-        self.queue.extend(steps.map(entry));
+        for step in steps {
+            let updates = self.schedule.lane_updates(lane, step);
+            let entry = Entry { updates, work: Work::Part(StepPart { step, lane }, State::Undrawn) };
+            // A lane that is ahead waits for slots behind the others.
+            let is_later =
+                |other: &&Entry| matches!(other.work, Work::Part(own, State::Undrawn) if own.step > step);
+            let later = self.queue.iter().rev().take_while(is_later).count();
+            self.queue.insert(self.queue.len() - later, entry);
+        }
     }
 
     /// Returns the next thing to do, which counts as begun. Returns `None` if something has to end or to be handed over

@@ -241,7 +241,11 @@ impl RolloutThread<'_> {
     }
 
     /// Keeps the results of a part, until those of the whole step are there.
-    fn end_part(&mut self, part: StepPart, results: StepResults) -> Result<RolloutEvent, Error> {
+    fn end_part(&mut self, part: StepPart, mut results: StepResults) -> Result<RolloutEvent, Error> {
+        if self.in_flight.is_some() {
+            // Each episode has its own.
+            results.versions.clear();
+        }
         let lanes = self.schedule.lanes();
         let parts = self.parts.entry(part.step).or_default();
         if parts.len() + 1 < lanes.count() {
@@ -267,7 +271,8 @@ impl RolloutThread<'_> {
     fn batch(&mut self, RecordedBatch { step, tasks }: RecordedBatch) -> Result<StepResults, Error> {
         let mut results = Vec::with_capacity(tasks.len());
         for task in tasks {
-            let open = || self.open.get_mut(&task.step)?.take(task.task);
+            let part = StepPart { step: task.step, lane: 0 };
+            let open = || self.open.get_mut(&part)?.take(task.task);
             // Admission counts a task as ended only if it was played.
             let own =
                 self.waiting.remove(&task).or_else(open).ok_or(Error::Engine(GenerateError::Stopped))?;

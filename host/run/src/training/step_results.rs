@@ -68,7 +68,8 @@ impl StepResults {
         StepResults { step, versions, cursors, levels, batches, times, refilled, tasks, designs }
     }
 
-    /// Puts the parts of a step together, by their lanes. Every transition gets the versions of all policies.
+    /// Puts the parts of a step together, by their lanes. Every transition gets the versions of all policies, if the episodes of
+    /// the step have the same.
     pub fn merge(lanes: &Lanes, parts: BTreeMap<usize, StepResults>) -> Option<StepResults> {
         let mut parts = parts.into_iter();
         let (_, mut all) = parts.next()?;
@@ -88,8 +89,9 @@ impl StepResults {
             all.designs.extend(part.designs);
         }
         all.times.sort_by_key(|time| time.started);
-        for batch in &mut all.batches {
-            batch.batch.transitions.iter_mut().for_each(|one| one.versions.clone_from(&all.versions));
+        if !all.versions.is_empty() {
+            let transitions = all.batches.iter_mut().flat_map(|one| &mut one.batch.transitions);
+            transitions.for_each(|one| one.versions.clone_from(&all.versions));
         }
         Some(all)
     }

@@ -11,6 +11,7 @@ mod filters;
 mod foreign;
 mod fuzz;
 mod in_flight;
+mod lanes;
 mod memory;
 mod objectives;
 mod permissions;

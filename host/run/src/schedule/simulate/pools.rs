@@ -9,6 +9,7 @@ use distrs::Normal;
 use serde::Serialize;
 
 use super::{RunCosts, Simulation, StepCosts};
+use crate::schedule::lanes::Lanes;
 
 /// Slots of a device. Only rounding depends on it.
 const SLOTS: u32 = 8;
@@ -60,12 +61,14 @@ impl PhaseCosts {
         let costs = StepCosts {
             episodes: shuffled(&self.lengths(), 1),
             tasks: Vec::new(),
+            lanes: Vec::new(),
             train: vec![0.0],
             evaluate: 0.0,
             publish: 0.0,
         };
         let slots = (SLOTS * devices) as usize;
-        let costs = RunCosts { slots, contention: 0.0, steps: vec![costs], policies: Vec::new() };
+        let costs =
+            RunCosts { slots, contention: 0.0, steps: vec![costs], policies: Vec::new(), lanes: Lanes::ONE };
         let rollout = Simulation::new(1, 0, &costs).seconds;
         let train = self.train.iter().sum::<f64>() * f64::from(self.devices) / f64::from(devices);
         self.wake + rollout + self.sleep + train + self.other
@@ -155,12 +158,14 @@ impl PhaseCosts {
         let step = |step| StepCosts {
             episodes: shuffled(lengths, step),
             tasks: Vec::new(),
+            lanes: Vec::new(),
             train: train.clone(),
             evaluate: 0.0,
             publish: 0.0,
         };
         let slots = (SLOTS * split.rollout) as usize;
-        RunCosts { slots, contention: 0.0, steps: (1..=steps).map(step).collect(), policies: Vec::new() }
+        let steps = (1..=steps).map(step).collect();
+        RunCosts { slots, contention: 0.0, steps, policies: Vec::new(), lanes: Lanes::ONE }
     }
 
     /// Lengths of a step's episodes, as many as [`PhaseCosts::devices`] have slots. The longest takes

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::super::lanes::Lanes;
 use super::contention::{RecordedEpisode, contention, seconds_alone};
 use super::{RunCosts, StepCosts};
 use crate::error::Error;
 use crate::progress::StepSeconds;
+use crate::schedule::lanes::Lanes;
 
 /// Reads the costs of a run's finished steps.
 ///
