@@ -172,7 +172,8 @@ impl Session {
         let names = || workflow.models.iter().map(|model| model.name.clone());
         let model_hashes = names().zip(models.iter().map(|model| model.hash.clone())).collect();
         let model_dtypes = names().zip(models.iter().map(|model| model.dtype.to_string())).collect();
-        let trainer = Trainer::new(workflow, &checked.folder, models, seed, device).map_err(Error::setup)?;
+        let trainer =
+            Trainer::new(workflow, |from| checked.start(from), models, seed, device).map_err(Error::setup)?;
         let overlaps = workflow.largest_staleness() > 0;
         let layout = EngineLayout::new(workflow, &trainer, options.own_weights);
         let engines = start_engines(&trainer, workflow, &layout, &placement, overlaps)?;

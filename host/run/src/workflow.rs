@@ -182,6 +182,17 @@ impl CheckedWorkflow {
         if locate::is_path(&model.source) { self.source(path) } else { Ok(path.into()) }
     }
 
+    /// Returns an adapter or a model that a policy's `from` names, to be read. Its files are checked when they are open.
+    pub(crate) fn start(&self, from: &str) -> SourcePath {
+        self.to_open(self.folder.join(from))
+    }
+
+    /// Returns a file or folder to read, which is refused at the latest when it is open.
+    pub(crate) fn to_open(&self, path: PathBuf) -> SourcePath {
+        let reads = self.plugins.reads();
+        reads.source(&path).unwrap_or_else(|_| SourcePath::checked(path, Arc::new(reads.clone())))
+    }
+
     /// Estimates the memory that the workflow needs. Nothing is fetched, and nothing is read without permission.
     ///
     /// # Errors

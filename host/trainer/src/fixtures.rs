@@ -1,5 +1,6 @@
 //! Fixtures of this crate's tests: a tiny random model, a workflow's `train` block, artificial transitions.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use pl_model::{
     Adapter, ChatTemplate, Config, Family, Layer, Model, Projection, RopeScaling, TensorSet, Tokenizer,
     Weights,
 };
-use pl_types::{Dtype, Group, Key, Transition};
+use pl_types::{Dtype, Group, Key, SourcePath, Transition};
 use serde_json::Map;
 use tch::{Device, Kind, Tensor};
 
@@ -26,6 +27,11 @@ mod reference;
 
 /// Vocabulary size of the tiny models.
 pub const VOCABULARY: i64 = 61;
+
+/// Paths of `from` below a folder.
+pub fn starts_below(folder: &Path) -> impl Fn(&str) -> SourcePath {
+    |from| folder.join(from).into()
+}
 
 /// Settings of most tests that all policies share.
 pub fn train() -> Train {

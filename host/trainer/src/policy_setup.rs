@@ -1,12 +1,11 @@
 //! Weights of each policy at the start of a run.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_dsl::workflow::objective::{Advantage, Critic, CriticBase};
 use pl_dsl::workflow::{Lora, Policy, PolicyTraining, Workflow};
 use pl_model::{Adapter, Config, Model, Projection, TensorSet, Weights};
-use pl_types::Dtype;
+use pl_types::{Dtype, SourcePath};
 use tch::Device;
 
 use crate::critic::{CriticModel, critic_adapter};
@@ -52,7 +51,7 @@ pub(crate) fn can_train(dtype: Dtype, device: Device) -> Result<(), &'static str
 /// Loads or creates the initial weights of all policies and critics.
 pub(crate) fn set_up_policies(
     workflow: &Workflow,
-    folder: &Path,
+    starts: impl Fn(&str) -> SourcePath,
     models: Vec<Model>,
     seed: u64,
     device: Device,
@@ -68,7 +67,7 @@ pub(crate) fn set_up_policies(
                     .map_err(|problem| Error::policy(&policy.name, problem))?;
             }
         }
-        let start = PolicyStart::read(policy, folder, &bases.models[policy.model], device)?;
+        let start = PolicyStart::read(policy, &starts, &bases.models[policy.model], device)?;
         if let (PolicyStart::BaseModel, None, Some(training)) = (&start, &policy.lora, training) {
             let base = bases.add_exclusive(policy.model);
             setups.push(PolicySetup::TrainedWeights { base, training: training.clone() });
@@ -99,7 +98,7 @@ pub(crate) fn set_up_policies(
                 let base = bases.shared_base(policy.model);
                 let config = &bases.bases[base].config;
                 let adapter = match (&start, lora) {
-                    (PolicyStart::Adapter(path), _) => Some(load_adapter(policy, path, config)?),
+                    (PolicyStart::Adapter(source), _) => Some(load_adapter(policy, source, config)?),
                     (_, Some(lora)) if training.is_some() => Some(new_adapter(policy, lora, config, seed)?),
                     _ => None,
                 };
@@ -133,23 +132,29 @@ fn own_critic<'w>(workflow: &Workflow, policy: &'w Policy) -> Option<(&'w Critic
 enum PolicyStart {
     /// The policy's model.
     BaseModel,
-    Adapter(PathBuf),
+    Adapter(SourcePath),
     Model(Box<Model>),
 }
 
 impl PolicyStart {
     /// Reads the policy's `from`. A model folder is loaded in the number format of the policy's `model`.
-    fn read(policy: &Policy, folder: &Path, model: &Model, device: Device) -> Result<Self, Error> {
+    fn read(
+        policy: &Policy,
+        starts: impl Fn(&str) -> SourcePath,
+        model: &Model,
+        device: Device,
+    ) -> Result<Self, Error> {
         let Some(from) = &policy.from else { return Ok(PolicyStart::BaseModel) };
-        let path = folder.join(from);
+        let source = starts(from);
+        let path = source.path();
         if path.join(ADAPTER_CONFIG).is_file() {
-            return Ok(PolicyStart::Adapter(path));
+            return Ok(PolicyStart::Adapter(source));
         }
         if !path.exists() {
             let problem = format!("`from` names {}, which does not exist; correct the path", path.display());
             return Err(Error::policy(&policy.name, problem));
         }
-        let model = Model::load(&path, device, model.dtype).map_err(Error::model(&policy.name))?;
+        let model = Model::load(&source, device, model.dtype).map_err(Error::model(&policy.name))?;
         Ok(PolicyStart::Model(Box::new(model)))
     }
 }
@@ -304,8 +309,8 @@ fn new_adapter(policy: &Policy, lora: &Lora, config: &Config, seed: u64) -> Resu
 }
 
 /// Loads the adapter that a policy starts from. A `lora` block must match it.
-fn load_adapter(policy: &Policy, path: &Path, config: &Config) -> Result<Adapter, Error> {
-    let adapter = Adapter::load(path, config).map_err(Error::model(&policy.name))?;
+fn load_adapter(policy: &Policy, source: &SourcePath, config: &Config) -> Result<Adapter, Error> {
+    let adapter = Adapter::load(source, config).map_err(Error::model(&policy.name))?;
     let Some(lora) = &policy.lora else { return Ok(adapter) };
     let mut wanted = targets(policy, lora)?;
     wanted.sort_unstable();
@@ -322,7 +327,7 @@ fn load_adapter(policy: &Policy, path: &Path, config: &Config) -> Result<Adapter
     let problem = format!(
         "the adapter {} has rank {}, alpha {} on {}; the policy's `lora` block says rank {}, alpha {} on {}: make them \
          equal",
-        path.display(),
+        source.path().display(),
         adapter.rank,
         adapter.alpha,
         list(adapter.targets()),

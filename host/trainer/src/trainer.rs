@@ -11,7 +11,7 @@ use std::path::Path;
 
 use pl_dsl::workflow::{PolicyTraining, Workflow};
 use pl_model::{Adapter, Model, TensorSet, Weights};
-use pl_types::{Transition, ValueHeadWeights};
+use pl_types::{SourcePath, Transition, ValueHeadWeights};
 use tch::Device;
 
 use crate::error::Error;
@@ -91,8 +91,8 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// Sets up the policies of `workflow`. `models` are its loaded models, in its order; paths in the
-    /// workflow are relative to `folder`; `seed` is the run's.
+    /// Sets up the policies of `workflow`. `models` are its loaded models, in its order; `starts` returns what a policy's `from`
+    /// names; `seed` is the run's.
     ///
     /// Without a `train` block every policy is used as it is.
     ///
@@ -100,7 +100,7 @@ impl Trainer {
     /// If a `from` cannot be read or does not fit its policy, or an adapter's settings do not fit the model.
     pub fn new(
         workflow: &Workflow,
-        folder: &Path,
+        starts: impl Fn(&str) -> SourcePath,
         models: Vec<Model>,
         seed: u64,
         device: Device,
@@ -112,7 +112,7 @@ impl Trainer {
             return Err(Error::policy(&names.join("`, `"), problem));
         }
         let InitialWeights { bases, setups, critics } =
-            set_up_policies(workflow, folder, models, seed, device)?;
+            set_up_policies(workflow, starts, models, seed, device)?;
         let mut adapter_bases: Vec<usize> = Vec::new();
         for setup in &setups {
             if let PolicySetup::TrainedAdapter { base, .. } = setup

@@ -1,9 +1,10 @@
 //! The manifest of a run: its workflow, the hashes of all that it uses, and the files that workers fetch.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use pl_dsl::workflow::{CorpusSource, InFlight, Tasks, Workflow};
 use pl_record::Lock;
+use pl_types::SourcePath;
 use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
 
@@ -37,8 +38,8 @@ pub(super) struct CollectedManifest {
 pub(super) struct CollectedFile {
     /// Path in the folder on a worker.
     pub path: String,
-    /// Path here.
-    pub source: PathBuf,
+    /// Path here. It is checked when it is open.
+    pub source: SourcePath,
 }
 
 /// Collects what workers need.
@@ -60,6 +61,8 @@ pub(super) fn collect(
         if let Some(written) = &mut plugin.path {
             let located = locate::plugin(checked.plugins.reads(), &checked.folder, written);
             let source = located.map_err(Error::NotRead)?;
+            // Shipped plugins are the program's own.
+            let source = if locate::is_shipped(&source) { source.into() } else { checked.to_open(source) };
             *written = add(&mut files, &format!("plugins/{}", plugin.name), source);
         }
     }
@@ -69,14 +72,13 @@ pub(super) fn collect(
     }
     for policy in &mut workflow.policies {
         if let Some(from) = &mut policy.from {
-            let source = checked.folder.join(&*from);
-            *from = add_folder(&mut files, &format!("starts/{}", policy.name), &source)?;
+            *from = add_folder(&mut files, &format!("starts/{}", policy.name), &checked.start(from))?;
         }
     }
     for corpus in &mut workflow.corpora {
         let path = corpus::path(&checked.corpus_place(), corpus)?;
         if let (CorpusSource::File(file), Some(path)) = (&mut corpus.source, path) {
-            file.path = add(&mut files, &format!("corpora/{}", corpus.name), path);
+            file.path = add(&mut files, &format!("corpora/{}", corpus.name), checked.to_open(path));
         }
     }
     // Leases have their tasks with them.
@@ -120,8 +122,8 @@ fn check_supported(workflow: &Workflow) -> Result<(), Error> {
 }
 
 /// Adds a file under a name that keeps its extension. Returns its path on a worker.
-fn add(files: &mut Vec<CollectedFile>, name: &str, source: PathBuf) -> String {
-    let extension = source.extension().map(|extension| extension.to_string_lossy().into_owned());
+fn add(files: &mut Vec<CollectedFile>, name: &str, source: SourcePath) -> String {
+    let extension = source.path().extension().map(|extension| extension.to_string_lossy().into_owned());
     let path = extension.map_or_else(|| name.to_owned(), |extension| format!("{name}.{extension}"));
     if !files.iter().any(|file| file.path == path) {
         files.push(CollectedFile { path: path.clone(), source });
@@ -130,19 +132,20 @@ fn add(files: &mut Vec<CollectedFile>, name: &str, source: PathBuf) -> String {
 }
 
 /// Adds a file, or all files of a folder. Returns the path on a worker.
-fn add_folder(files: &mut Vec<CollectedFile>, name: &str, source: &Path) -> Result<String, Error> {
-    if !source.is_dir() {
-        return Ok(add(files, name, source.to_path_buf()));
+fn add_folder(files: &mut Vec<CollectedFile>, name: &str, source: &SourcePath) -> Result<String, Error> {
+    let folder = source.path();
+    if !folder.is_dir() {
+        return Ok(add(files, name, source.clone()));
     }
-    for entry in WalkDir::new(source).sort_by_file_name() {
+    for entry in WalkDir::new(folder).sort_by_file_name() {
         let failed = |error: walkdir::Error| {
             let source = std::io::Error::other(error);
             Error::cluster(ClusterError::File { path: PathBuf::from(name), source })
         };
         let entry = entry.map_err(failed)?;
-        if let (true, Ok(inner)) = (entry.file_type().is_file(), entry.path().strip_prefix(source)) {
+        if let (true, Ok(inner)) = (entry.file_type().is_file(), entry.path().strip_prefix(folder)) {
             let path = format!("{name}/{}", inner.display());
-            files.push(CollectedFile { path, source: entry.path().to_path_buf() });
+            files.push(CollectedFile { path, source: source.join(inner) });
         }
     }
     Ok(name.to_owned())

@@ -87,8 +87,8 @@ impl ClusterRun {
             let coordinator = Coordinator::start(&connection, &settings).await?;
             let mut files = Vec::new();
             for file in manifest.files {
-                let bytes = std::fs::read(&file.source)
-                    .map_err(|source| ClusterError::File { path: file.source.clone(), source })?;
+                let failed = |source| ClusterError::File { path: file.source.path().to_owned(), source };
+                let bytes = file.source.read().map_err(failed)?;
                 files.push(pl_cluster::SharedFile {
                     path: file.path,
                     hash: coordinator.put_blob(&bytes).await?,

@@ -70,8 +70,8 @@ fn an_update_of_several_steps_is_one_update() {
     let host = host();
     let checked = CheckedWorkflow::open(&host, &workflow.file, &parse(&THIRDS)).unwrap();
     let load = || Model::load(repository().join("tests/data/tiny"), Device::Cpu, Dtype::F32).unwrap();
-    let mut trainer =
-        Trainer::new(&checked.workflow, &checked.folder, vec![load(), load()], 1, Device::Cpu).unwrap();
+    let starts = |from: &str| checked.folder.join(from).into();
+    let mut trainer = Trainer::new(&checked.workflow, starts, vec![load(), load()], 1, Device::Cpu).unwrap();
     let all: Vec<Transition> = (1..=3).flat_map(|step| transitions(&run, step, 1)).collect();
     trainer.update(3, &all, None, &mut |_| {}).unwrap();
     let saved = run.join("checkpoints/step-00000003/policies/second/model.safetensors");

@@ -203,7 +203,8 @@ fn compare_updates(file: &Path, base: &Path, transitions: Vec<Transition>) {
     let host = host();
     let checked = open(&host, file);
     let load = || Model::load(base, Device::Cpu, Dtype::F32).unwrap();
-    let trainer = || Trainer::new(&checked.workflow, &checked.folder, vec![load()], 1, Device::Cpu).unwrap();
+    let starts = |from: &str| checked.folder.join(from).into();
+    let trainer = || Trainer::new(&checked.workflow, starts, vec![load()], 1, Device::Cpu).unwrap();
     let adapters = |trainer: &Trainer| -> Vec<Adapter> {
         trainer.policies().into_iter().map(|served| served.adapter.unwrap().copy()).collect()
     };

@@ -31,7 +31,7 @@ fn new_trainer() -> Trainer {
     }
     let train = Train { mini_batches: 2, ..train() };
     let workflow = workflow(policies, Some(train));
-    Trainer::new(&workflow, Path::new("."), vec![model(true, 1)], 11, Device::Cpu).unwrap()
+    Trainer::new(&workflow, starts_below(Path::new(".")), vec![model(true, 1)], 11, Device::Cpu).unwrap()
 }
 
 fn update(trainer: &mut Trainer, step: u64) -> crate::StepMetrics {
@@ -222,7 +222,8 @@ fn a_checkpoint_of_other_policies_is_refused() {
     let load = |policies| {
         let workflow = workflow(policies, Some(train()));
         let mut trainer =
-            Trainer::new(&workflow, Path::new("."), vec![model(true, 1)], 1, Device::Cpu).unwrap();
+            Trainer::new(&workflow, starts_below(Path::new(".")), vec![model(true, 1)], 1, Device::Cpu)
+                .unwrap();
         trainer.load(&path).unwrap_err().to_string()
     };
     let message = load(vec![policy("a", true), policy("other", true), policy("whole", false)]);

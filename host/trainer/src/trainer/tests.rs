@@ -14,7 +14,7 @@ use crate::preparation::TurnOutcome;
 
 fn new_trainer(policies: Vec<Policy>, models: Vec<Model>) -> Trainer {
     let workflow = workflow(policies, Some(train()));
-    Trainer::new(&workflow, Path::new("."), models, 1, Device::Cpu).unwrap()
+    Trainer::new(&workflow, starts_below(Path::new(".")), models, 1, Device::Cpu).unwrap()
 }
 
 /// Eight transitions per policy.
@@ -154,7 +154,8 @@ fn updates_are_bit_identical_for_any_order_of_transitions() {
         let train = Train { epochs: 2, mini_batches: 3, ..train() };
         let workflow = workflow(policies, Some(train));
         let mut trainer =
-            Trainer::new(&workflow, Path::new("."), vec![model(false, 5)], 7, Device::Cpu).unwrap();
+            Trainer::new(&workflow, starts_below(Path::new(".")), vec![model(false, 5)], 7, Device::Cpu)
+                .unwrap();
         let mut metrics = Vec::new();
         for number in 1..3 {
             let mut transitions = step(3);
@@ -207,7 +208,8 @@ fn training_of_a_policy_does_not_depend_on_other_policies() {
     let run = |policies: Vec<Policy>, count: u32| {
         let workflow = workflow(policies, Some(train.clone()));
         let mut trainer =
-            Trainer::new(&workflow, Path::new("."), vec![model(true, 6)], 7, Device::Cpu).unwrap();
+            Trainer::new(&workflow, starts_below(Path::new(".")), vec![model(true, 6)], 7, Device::Cpu)
+                .unwrap();
         let transitions = step(2);
         let own: Vec<usize> = (0..transitions.len()).filter(|&i| transitions[i].policy < count).collect();
         let transitions: Vec<_> = own.iter().map(|&i| transitions[i].clone()).collect();
@@ -231,7 +233,8 @@ fn learners_side_by_side_have_the_bits_of_learners_in_turn() {
         change_objective(&mut policies[1], |objective| objective.old_logprobs = OldLogprobs::Recompute);
         let train = Train { epochs: 2, mini_batches: 3, ..train() };
         let models = vec![model(false, 5), model(true, 6)];
-        Trainer::new(&workflow(policies, Some(train)), Path::new("."), models, 7, Device::Cpu).unwrap()
+        Trainer::new(&workflow(policies, Some(train)), starts_below(Path::new(".")), models, 7, Device::Cpu)
+            .unwrap()
     };
     let (mut together, mut in_turn) = (setup(), setup());
     for number in 1..3 {
@@ -354,7 +357,8 @@ fn transitions_of_frozen_policies_are_ignored() {
 #[test]
 fn without_a_train_block_policies_are_served_as_they_are() {
     let workflow = workflow(vec![policy("a", true), policy("whole", false)], None);
-    let mut trainer = Trainer::new(&workflow, Path::new("."), vec![model(true, 8)], 1, Device::Cpu).unwrap();
+    let mut trainer =
+        Trainer::new(&workflow, starts_below(Path::new(".")), vec![model(true, 8)], 1, Device::Cpu).unwrap();
     assert!(trainer.learners().is_empty());
     assert_eq!(trainer.bases().len(), 1);
     assert!(trainer.policies().iter().all(|served| served.adapter.is_none() && served.base == 0));
@@ -379,7 +383,7 @@ fn policies_start_from_adapters_and_models() {
     };
     let start = |policies: Vec<Policy>| {
         let workflow = workflow(policies, Some(train()));
-        Trainer::new(&workflow, folder.path(), vec![model(true, 9)], 2, Device::Cpu)
+        Trainer::new(&workflow, starts_below(folder.path()), vec![model(true, 9)], 2, Device::Cpu)
     };
     let policies = vec![
         from("b", true, true, "a"),
@@ -429,7 +433,7 @@ fn policies_start_from_adapters_and_models() {
 fn mismatched_counts_are_refused() {
     let message = Trainer::new(
         &workflow(vec![policy("a", true)], Some(train())),
-        Path::new("."),
+        starts_below(Path::new(".")),
         Vec::new(),
         1,
         Device::Cpu,

@@ -17,7 +17,7 @@ fn with_critic(name: &str, lora: bool, critic: CriticSettings) -> Policy {
 
 fn new_trainer(policies: Vec<Policy>, train: Train) -> Trainer {
     let workflow = workflow(policies, Some(train));
-    Trainer::new(&workflow, Path::new("."), vec![model(true, 31)], 5, Device::Cpu).unwrap()
+    Trainer::new(&workflow, starts_below(Path::new(".")), vec![model(true, 31)], 5, Device::Cpu).unwrap()
 }
 
 /// Policies with critics of all kinds and one without, half of them adapters, half fully trained.
@@ -146,7 +146,7 @@ fn a_critic_may_have_another_model_than_its_policy() {
             source: "".into(),
             dtype: None,
         });
-        Trainer::new(&workflow, Path::new("."), vec![model(true, 31), critic], 5, Device::Cpu)
+        Trainer::new(&workflow, starts_below(Path::new(".")), vec![model(true, 31), critic], 5, Device::Cpu)
     };
     let mut trainer = set_up(small(128, VOCABULARY)).unwrap();
     // The critics' models are not served.
