@@ -15,7 +15,7 @@ use pl_dsl::{Diagnostic, DiagnosticCode, Severity};
 use pl_kernels::cuda;
 use pl_model::{Checkpointing, Config, Projection};
 use pl_trainer::memory::{self as formulas, PassShape};
-use pl_types::Dtype;
+use pl_types::{Dtype, SourcePath};
 use tch::Device;
 
 use crate::dtype::model_dtype;
@@ -58,12 +58,12 @@ impl MemoryEstimate {
     pub fn new(
         workflow: &Workflow,
         folder: &Path,
-        models: &[PathBuf],
+        models: &[SourcePath],
         device: Device,
     ) -> Result<MemoryEstimate, Error> {
         let mut sum = Sum::default();
-        for (index, (model, path)) in workflow.models.iter().zip(models).enumerate() {
-            let config = Config::read(path)
+        for (index, (model, source)) in workflow.models.iter().zip(models).enumerate() {
+            let config = Config::read(source)
                 .map_err(|error| Error::Model { model: model.name.clone(), source: Box::new(error) })?;
             let base = BaseModel { config, dtype: model_dtype(model, device), device };
             let policies: Vec<&Policy> = workflow.policies.iter().filter(|p| p.model == index).collect();

@@ -10,7 +10,7 @@ use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
 use pl_model::{ChatTemplate, Config, Model, NaiveDate, TensorSet, Tokenizer, libtorch};
 use pl_rollout::{AgentRuntime, EpisodeSetup};
 use pl_trainer::{Learner, ServedPolicy, Trainer};
-use pl_types::Generate;
+use pl_types::{Generate, SourcePath};
 use tch::Device;
 
 use crate::chat::{ChatEncoder, ChatFormat, today};
@@ -158,10 +158,7 @@ impl Session {
             .enumerate()
             .map(|(index, (model, file))| {
                 let dtype = model_dtype(model, device);
-                let source = checked.model_source(model, &file.path).map_err(|error| Error::LocateModel {
-                    model: model.name.clone(),
-                    source: Box::new(error),
-                })?;
+                let source = source_of(checked, model, file)?;
                 let loaded = match needs_weights(workflow, index) {
                     true => Model::load(source, device, dtype),
                     false => Model::load_without_weights(source, dtype),
@@ -347,8 +344,10 @@ impl LocatedModels {
                 })
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let paths: Vec<PathBuf> = models.iter().map(|model| model.path.clone()).collect();
-        let memory = MemoryEstimate::new(workflow, &checked.folder, &paths, device)?;
+        let located = workflow.models.iter().zip(&models);
+        let sources = located.map(|(model, file)| source_of(checked, model, file));
+        let sources = sources.collect::<Result<Vec<_>, _>>()?;
+        let memory = MemoryEstimate::new(workflow, &checked.folder, &sources, device)?;
         let list = memory.warnings();
         if !list.is_empty() {
             let source = Source { name: workflow.name.clone(), text: checked.text.clone() };
@@ -356,6 +355,16 @@ impl LocatedModels {
         }
         Ok(LocatedModels { models, placement, memory })
     }
+}
+
+/// Returns a model that was found, to be read.
+fn source_of(
+    checked: &CheckedWorkflow,
+    model: &pl_dsl::workflow::Model,
+    file: &LocatedModel,
+) -> Result<SourcePath, Error> {
+    let failed = |source| Error::LocateModel { model: model.name.clone(), source: Box::new(source) };
+    checked.model_source(model, &file.path).map_err(failed)
 }
 
 /// Returns true unless a model's policies are only generated for on servers, which takes its tokenizer alone.

@@ -202,11 +202,11 @@ impl CheckedWorkflow {
             self.check_read(&self.folder.join(from)).map_err(Error::NotRead)?;
         }
         let find = |model: &Model| {
-            let located = self.model_on_disk(model);
+            let located = self.model_on_disk(model).and_then(|path| self.model_source(model, &path));
             located.map_err(|error| Error::LocateModel { model: model.name.clone(), source: Box::new(error) })
         };
-        let paths = self.workflow.models.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-        MemoryEstimate::new(&self.workflow, &self.folder, &paths, device)
+        let models = self.workflow.models.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        MemoryEstimate::new(&self.workflow, &self.folder, &models, device)
     }
 
     /// Adds the warnings that follow from a memory estimate.

@@ -79,11 +79,11 @@ pub(crate) fn set_up_policies(
                                adapter, or load that folder with a `model` line";
                 return Err(Error::policy(&policy.name, problem));
             }
-            (PolicyStart::Adapter(path), None) if training.is_some() => {
+            (PolicyStart::Adapter(source), None) if training.is_some() => {
                 let problem = format!(
                     "`from` is an adapter ({}), but the policy has no `lora` block: add one of the same rank, or set \
                      `train = false`",
-                    path.display()
+                    source.path().display()
                 );
                 return Err(Error::policy(&policy.name, problem));
             }

@@ -7,8 +7,6 @@
 mod learner_training;
 mod side_by_side;
 
-use std::path::Path;
-
 use pl_dsl::workflow::{PolicyTraining, Workflow};
 use pl_model::{Adapter, Model, TensorSet, Weights};
 use pl_types::{SourcePath, Transition, ValueHeadWeights};

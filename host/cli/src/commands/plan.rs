@@ -5,7 +5,6 @@ use std::path::Path;
 
 use pl_run::plan::RunPlan;
 use pl_run::schedule::lanes::Lanes;
-use pl_run::schedule::lanes::Lanes;
 use pl_run::schedule::simulate::pools::{LONGEST_TAIL, PhaseCosts, SplitSimulation};
 use pl_run::schedule::simulate::{RunCosts, Simulation, StepCosts, read_costs};
 use pl_run::{CheckedWorkflow, select_device};

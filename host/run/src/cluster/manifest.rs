@@ -150,3 +150,37 @@ fn add_folder(files: &mut Vec<CollectedFile>, name: &str, source: &SourcePath) -
     }
     Ok(name.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use crate::permissions::{Given, Reads, SharedPermissions};
+
+    use super::*;
+
+    #[test]
+    fn a_file_for_workers_that_becomes_a_link_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (project, secret) = (root.join("project"), root.join("secret"));
+        std::fs::create_dir_all(project.join("start/inner")).unwrap();
+        std::fs::write(project.join("start/inner/weights"), "weights").unwrap();
+        std::fs::write(&secret, "secret").unwrap();
+        let reads = Reads::new(SharedPermissions::default(), Given::new([], &project));
+        let source = reads.source(&project.join("start")).unwrap();
+        let mut files = Vec::new();
+        assert_eq!(add_folder(&mut files, "starts/a", &source).unwrap(), "starts/a");
+        let file = files.pop().unwrap();
+        assert_eq!(
+            (file.path.as_str(), file.source.read().unwrap()),
+            ("starts/a/inner/weights", b"weights".to_vec())
+        );
+        // Between the collection and the opening, it becomes a link.
+        std::fs::remove_file(project.join("start/inner/weights")).unwrap();
+        symlink(&secret, project.join("start/inner/weights")).unwrap();
+        assert!(file.source.read().unwrap_err().to_string().contains("outside of the workflow's folder"));
+        // The control: without the second check, it is read.
+        assert_eq!(std::fs::read(file.source.path()).unwrap(), b"secret");
+    }
+}

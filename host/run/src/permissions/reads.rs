@@ -196,12 +196,16 @@ mod tests {
     /// Reading of a source, with the file of a project that it is about.
     type ReadSource = (&'static str, fn(SourcePath) -> Result<(), String>);
 
-    const READS: [ReadSource; 5] = [
+    const READS: [ReadSource; 6] = [
         ("model", |source| pl_model::Model::text(source).map(drop).map_err(|error| error.to_string())),
         ("model", |source| pl_model::Config::read(source).map(drop).map_err(|error| error.to_string())),
         ("model", |source| {
             let loaded = pl_model::Model::load(source, tch::Device::Cpu, pl_types::Dtype::F32);
             loaded.map(drop).map_err(|error| error.to_string())
+        }),
+        ("adapter", |source| {
+            let config = pl_model::Config::read(&tiny()).map_err(|error| error.to_string())?;
+            pl_model::Adapter::load(source, &config).map(drop).map_err(|error| error.to_string())
         }),
         ("tasks.json", |source| pl_data::read_file(source).map(drop).map_err(|error| error.to_string())),
         ("passages.jsonl", |path| {
@@ -211,10 +215,17 @@ mod tests {
         }),
     ];
 
+    fn tiny() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny")
+    }
+
     fn write_project(folder: &Path) {
-        let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny");
         std::fs::create_dir_all(folder.join("model")).unwrap();
-        for file in std::fs::read_dir(tiny).unwrap().map(|entry| entry.unwrap()) {
+        let config = pl_model::Config::read(&tiny()).unwrap();
+        let targets = [pl_model::Projection::ALL[0]];
+        let adapter = pl_model::Adapter::new(&config, 1, 1.0, &targets, [0; 32]).unwrap();
+        adapter.save(&folder.join("adapter")).unwrap();
+        for file in std::fs::read_dir(tiny()).unwrap().map(|entry| entry.unwrap()) {
             std::fs::copy(file.path(), folder.join("model").join(file.file_name())).unwrap();
         }
         std::fs::write(folder.join("tasks.json"), "[{}]").unwrap();
@@ -222,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn models_task_files_and_corpora_are_checked_once_they_are_open() {
+    fn models_adapters_task_files_and_corpora_are_checked_once_they_are_open() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let (project, other) = (root.join("project"), root.join("other"));
