@@ -173,6 +173,13 @@ fn whole_models_ahead_of_updates() {
 }
 
 /// Runs with learners in processes of their own.
+/// Teams that share no learner, one of which another process trains.
+#[test]
+fn lanes_on_workers_and_in_another_process() {
+    same_bits("letters/lanes.mas", &[]);
+    same_bits_with_learners("letters/lanes.mas", &["second"], &[]);
+}
+
 fn same_bits_with_learners(name: &str, learners: &[&str], settings: &[&str]) {
     let Some(nats) = Nats::start() else { return };
     let folder = tempfile::tempdir().unwrap();
