@@ -2,32 +2,29 @@
 //!
 //! The rollout thread ([`super::rollout_thread`]) plays, the threads of the learners ([`super::learner_threads`]) train,
 //! and this one writes the run folder. [`StepSchedule`] names the weights that each step is played with. Learners train at
-//! their own pace; they wait for each other at the steps after which the team is evaluated or saved. A run that was killed at any moment continues from its last checkpoint and
-//! ends as if it had never been killed: everything that the loop writes is either named in the checkpoint's
-//! [`LoopState`] or cut off when the run resumes. Steps that were played ahead of their update are named too.
+//! their own pace; they wait for each other at the steps after which the team is evaluated or saved. Methods of the loop that
+//! write what is finished are in [`super::finished_step`]. A run that was killed at any moment continues from its last checkpoint
+//! and ends as if it had never been killed: everything that the loop writes is either named in the checkpoint's [`LoopState`] or
+//! cut off when the run resumes. Steps that were played ahead of their update are named too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
-use pl_dsl::workflow::{Evaluation, InFlight, Train};
+use pl_dsl::workflow::{InFlight, Train};
 use pl_record::RunFolder;
 use pl_record::schedule::RecordedBatch;
 use pl_trainer::checkpoint::{Checkpoints, EvaluationScore};
-use pl_trainer::{ServedPolicy, StepMetrics, Trainer};
+use pl_trainer::{ServedPolicy, Trainer};
 use pl_types::{GenerateError, Transition, seed};
-use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::checkpoints::PolicyVersions;
 use crate::cluster::{ClusterRun, RemoteLearner};
 use crate::error::Error;
-use crate::evaluation::mean;
 use crate::generation::PolicyRouter;
 use crate::host::Host;
-use crate::model_card::model_cards;
-use crate::progress::{MetricsLine, StepSeconds};
 use crate::run_folder::draw;
 use crate::schedule::StepSchedule;
 use crate::schedule::admission::{Admission, AdmissionRules};
@@ -43,13 +40,12 @@ use super::in_flight::InFlightWeights;
 use super::kept_versions::KeptVersions;
 use super::learner_threads::{LearnerThreads, UpdateOrder};
 use super::loop_events::{EventSender, LoopEvent, RolloutEvent, report_panic};
-use super::loop_state::{LoopState, StepAhead};
-use super::metrics_lines::{evaluation_line, step_line};
-use super::pace::{LearnerResult, Pace};
+use super::loop_state::LoopState;
+use super::pace::Pace;
 use super::repeated::RepeatedSchedule;
 use super::rollout_thread::{Handover, LearnerWeights, RolloutThread};
 use super::rollouts::{PlayedStep, Rollouts};
-use super::step_times::{Clock, EpisodeColumns, LearnerTimes, StepTimes, milliseconds};
+use super::step_times::{Clock, StepTimes};
 
 /// Reason for which a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,42 +174,42 @@ impl TrainingRun<'_> {
 }
 
 /// The side of the loop that the learners and the run folder are on.
-struct OuterLoop<'r> {
-    host: &'r Host,
-    train: &'r Train,
-    schedule: &'r StepSchedule,
+pub(super) struct OuterLoop<'r> {
+    pub(super) host: &'r Host,
+    pub(super) train: &'r Train,
+    pub(super) schedule: &'r StepSchedule,
     /// True if it repeats the schedule of an earlier run.
-    repeats: bool,
-    rollouts: &'r Rollouts,
-    router: &'r PolicyRouter,
+    pub(super) repeats: bool,
+    pub(super) rollouts: &'r Rollouts,
+    pub(super) router: &'r PolicyRouter,
     /// Workers that play the episodes. `None` if this process does.
-    cluster: Option<&'r ClusterRun>,
+    pub(super) cluster: Option<&'r ClusterRun>,
     /// Seed of the run.
-    seed: u64,
+    pub(super) seed: u64,
     /// Cores of each learner. Empty for all of them.
-    learner_cores: &'r [Vec<u32>],
+    pub(super) learner_cores: &'r [Vec<u32>],
     /// Learners in processes of their own.
-    remote: BTreeMap<usize, RemoteLearner>,
-    folder: &'r mut RunFolder,
-    state: &'r mut LoopState,
+    pub(super) remote: BTreeMap<usize, RemoteLearner>,
+    pub(super) folder: &'r mut RunFolder,
+    pub(super) state: &'r mut LoopState,
     /// Steps that were played and that some learner has not trained on yet. Their step files are written.
-    played: BTreeMap<u64, Arc<PlayedStep>>,
+    pub(super) played: BTreeMap<u64, Arc<PlayedStep>>,
     /// Transitions of the parts of steps that are not whole yet.
-    parts: BTreeMap<StepPart, Arc<Vec<Transition>>>,
+    pub(super) parts: BTreeMap<StepPart, Arc<Vec<Transition>>>,
     /// Last step that the rollout thread was asked to play, of each lane.
-    last_planned: Vec<u64>,
+    pub(super) last_planned: Vec<u64>,
     /// Finished steps that later updates train on.
-    collected: CollectedSteps,
+    pub(super) collected: CollectedSteps,
     /// Empty if all learners have the same staleness.
-    kept: KeptVersions,
-    checkpoints: Checkpoints,
-    handovers: UnboundedSender<Handover>,
+    pub(super) kept: KeptVersions,
+    pub(super) checkpoints: Checkpoints,
+    pub(super) handovers: UnboundedSender<Handover>,
     /// Sender of `events`, for the threads of the learners.
-    sender: EventSender,
-    events: Receiver<Result<LoopEvent, Error>>,
-    clock: Clock,
+    pub(super) sender: EventSender,
+    pub(super) events: Receiver<Result<LoopEvent, Error>>,
+    pub(super) clock: Clock,
     /// End of the last step's updates, or of the evaluation and the checkpoint after them.
-    trained_until: Instant,
+    pub(super) trained_until: Instant,
 }
 
 impl OuterLoop<'_> {
@@ -237,7 +233,7 @@ impl OuterLoop<'_> {
             let score = self.evaluate(&mut times)?;
             self.append_times(&times)?;
             let improved = match &score {
-                Some(score) => is_best(&self.checkpoints, score)?,
+                Some(score) => self.is_best(score)?,
                 None => false,
             };
             unsaved = Some(score);
@@ -253,7 +249,7 @@ impl OuterLoop<'_> {
         Ok(RunEnding::Done)
     }
 
-    fn is_evaluation_due(&self, step: u64) -> bool {
+    pub(super) fn is_evaluation_due(&self, step: u64) -> bool {
         self.rollouts.evaluates_after(step, step == self.schedule.steps())
     }
 
@@ -448,7 +444,7 @@ impl OuterLoop<'_> {
     }
 
     /// Waits for the next event. Returns `None` for a step or part that was played, which it keeps.
-    fn next_event(&mut self) -> Result<Option<LoopEvent>, Error> {
+    pub(super) fn next_event(&mut self) -> Result<Option<LoopEvent>, Error> {
         let event = self.events.recv().unwrap_or(Err(Error::Engine(GenerateError::Stopped)))?;
         let played = match event {
             LoopEvent::Rollout(RolloutEvent::Played(played)) => played,
@@ -469,155 +465,6 @@ impl OuterLoop<'_> {
         self.parts.retain(|part, _| part.step != played.step);
         self.played.insert(played.step, Arc::new(*played));
         Ok(None)
-    }
-
-    /// Writes the lines of a step that all learners have trained on.
-    fn finish_step(
-        &mut self,
-        results: Vec<LearnerResult>,
-        learners: &[Vec<String>],
-        names: &[String],
-    ) -> Result<StepTimes, Error> {
-        let step = self.state.step + 1;
-        let played = self.played.remove(&step).ok_or(Error::Engine(GenerateError::Stopped))?;
-        for failure in &played.failures {
-            self.folder.failures.append(failure)?;
-        }
-        for design in &played.designs {
-            self.folder.append_design(design)?;
-        }
-        let metrics = StepMetrics::new(results.iter().map(|result| &result.trained.update), names);
-        let times = self.step_times(&played, &results, learners);
-        let updates = results.into_iter().map(|result| result.trained.update);
-        let mut tokens: Vec<_> = updates.flat_map(|update| update.completions).collect();
-        for (step, tokens) in self.collected.take_tokens(&mut tokens) {
-            self.folder.add_tokens(step, tokens)?;
-        }
-        if !tokens.is_empty() {
-            tokens.sort_by(|a, b| (&a.key, a.epoch).cmp(&(&b.key, b.epoch)));
-            self.folder.write_tokens(step, &tokens)?;
-        }
-        self.state.step = step;
-        self.collected.finish(self.schedule, step, &played.transitions);
-        self.state.scenarios.clone_from(&played.cursors);
-        self.kept.drop_unused(self.schedule, step);
-        let line = step_line(step, &played, &metrics);
-        self.folder.append_metrics(step, &line)?;
-        self.report(None, &line, times.seconds);
-        Ok(times)
-    }
-
-    fn step_times(
-        &mut self,
-        played: &PlayedStep,
-        results: &[LearnerResult],
-        learners: &[Vec<String>],
-    ) -> StepTimes {
-        let clock = self.clock;
-        let times = |(result, names): (&LearnerResult, &Vec<String>)| LearnerTimes {
-            policies: names.clone(),
-            lane: self.schedule.lanes().of_learner(result.trained.learner),
-            seconds: result.trained.update.seconds,
-            wait: milliseconds(result.waited),
-            start: clock.seconds(result.trained.started),
-            end: clock.seconds(result.trained.ended),
-        };
-        // Parts of a step don't overlap those of the step before, also if a learner was ahead.
-        let free = self.trained_until;
-        let first = results.iter().map(|result| result.trained.started).min().unwrap_or(free).max(free);
-        let last = results.iter().map(|result| result.trained.ended).max().unwrap_or(first);
-        let wait = (first - free).as_secs_f64();
-        let train = last.saturating_duration_since(first).as_secs_f64();
-        self.trained_until = last;
-        let publish = played.published.iter().map(|(_, seconds)| seconds).sum();
-        let published = played.published.iter().map(|(end, seconds)| clock.part("publish", *end, *seconds));
-        let parts = [
-            played.finished.map(|finished| clock.part("play", finished, played.seconds)),
-            Some(clock.part("train", last, train)),
-        ];
-        StepTimes {
-            step: played.step,
-            seconds: StepSeconds { play: played.seconds, wait, train, evaluate: 0.0, publish },
-            sampled_tokens: played.tokens,
-            trained_tokens: results.iter().map(|result| result.trained.update.fed_tokens).sum(),
-            learners: results.iter().zip(learners).map(times).collect(),
-            episodes: EpisodeColumns::new(&played.episode_times, &played.episode_tasks, clock),
-            timeline: published.chain(parts.into_iter().flatten()).collect(),
-        }
-    }
-
-    /// Waits for the evaluations that are due after the finished steps and writes their lines. Returns the
-    /// score if the scoring evaluation is among them.
-    fn evaluate(&mut self, times: &mut StepTimes) -> Result<Option<EvaluationScore>, Error> {
-        let step = self.state.step;
-        if !self.is_evaluation_due(step) {
-            return Ok(None);
-        }
-        let reports = loop {
-            if let Some(LoopEvent::Rollout(RolloutEvent::Evaluated { reports, seconds })) =
-                self.next_event()?
-            {
-                times.seconds.evaluate = seconds;
-                times.timeline.push(self.clock.part("evaluate", Instant::now(), seconds));
-                break reports;
-            }
-        };
-        for report in &reports {
-            let line = evaluation_line(step, report);
-            self.folder.append_metrics(step, &line)?;
-            self.report(Some(&report.name), &line, times.seconds);
-        }
-        let scoring = self.rollouts.scoring_evaluations();
-        let scores = || {
-            let own = reports.iter().filter(|report| scoring.iter().any(|one| one.name == report.name));
-            own.map(|report| report.success)
-        };
-        let is_scored = scores().next().is_some();
-        Ok(is_scored.then(|| EvaluationScore { evaluation: identity(&scoring), value: mean(scores()) }))
-    }
-
-    /// Saves a checkpoint after the finished steps, with the steps that must have been played ahead of it.
-    fn save(&mut self, trainer: &mut Trainer, score: Option<EvaluationScore>) -> Result<(), Error> {
-        let step = self.state.step;
-        let mut unused = Vec::new();
-        for remote in self.remote.values_mut() {
-            unused.extend(self.host.block_on(remote.fetch_state(trainer, step))?);
-        }
-        let last = self.schedule.played_before_checkpoint(step);
-        while step + (self.played.len() as u64) < last {
-            self.next_event()?;
-        }
-        let ahead = self.played.values().filter(|played| played.step <= last);
-        self.state.ahead = ahead.map(|played| StepAhead::from(&**played)).collect();
-        self.state.lengths = self.folder.sync()?;
-        self.rollouts.write_best_designs(self.folder.root())?;
-        let cards = model_cards(self.folder.root(), step)?;
-        let earlier = self.kept.earlier(self.schedule, step);
-        self.checkpoints.save_with(trainer, step, score, &json!(self.state), &cards, &earlier)?;
-        if let Some(cluster) = self.cluster {
-            self.host.block_on(async {
-                cluster.forget(step).await;
-                for hash in &unused {
-                    cluster.remove(hash).await;
-                }
-            });
-        }
-        draw(self.host, self.folder);
-        Ok(())
-    }
-
-    fn append_times(&mut self, times: &StepTimes) -> Result<(), Error> {
-        let mut line = times.line(self.train.episodes);
-        if self.router.uses_servers() {
-            // Since the step before: the schedule may have played several meanwhile.
-            line["servers"] = json!(self.router.take_server_stats());
-        }
-        Ok(self.folder.append_timings(times.step, &line)?)
-    }
-
-    fn report(&self, evaluation: Option<&str>, line: &Value, seconds: StepSeconds) {
-        let (step, steps) = (self.state.step, self.schedule.steps());
-        self.host.progress().metrics(&MetricsLine { step, steps, evaluation, line, seconds });
     }
 }
 
@@ -646,20 +493,4 @@ fn trained_policies(trainer: &Trainer) -> BTreeSet<usize> {
 fn learner_weights(learner: usize, update: u64, policies: &[ServedPolicy]) -> LearnerWeights {
     let policies = PolicyVersions::new(policies.iter().map(ServedPolicy::shallow));
     LearnerWeights { learner, update, policies }
-}
-
-/// Returns true if no checkpoint of the same evaluation has at least this score.
-fn is_best(checkpoints: &Checkpoints, score: &EvaluationScore) -> Result<bool, Error> {
-    let best = checkpoints.best()?.and_then(|best| best.score);
-    Ok(best.is_none_or(|best| best.evaluation != score.evaluation || score.value > best.value))
-}
-
-/// Returns a text that is equal for evaluations whose results can be compared: the name of their block, and a
-/// hash of all of its settings except the interval.
-fn identity(evaluations: &[&Evaluation]) -> String {
-    let settings =
-        |evaluation: &&Evaluation| json!(Evaluation { every: 0, ..(*evaluation).clone() }).to_string();
-    let all = evaluations.iter().map(settings).collect::<Vec<_>>().join("\n");
-    let block = evaluations.first().map_or("", |evaluation| evaluation.block());
-    format!("{block} {}", &blake3::hash(all.as_bytes()).to_hex()[..16])
 }
