@@ -13,7 +13,7 @@ use tch::{Device, Tensor};
 
 use super::manifest::{MANIFEST, MANIFEST_HASH};
 use super::*;
-use crate::fixtures::{model, optimizer, policy, same_bits, train, transition, workflow};
+use crate::fixtures::{model, optimizer, policy, same_bits, starts_below, train, transition, workflow};
 use crate::preparation::ObjectiveState;
 
 /// Two adapters and a fully trained policy on one model.

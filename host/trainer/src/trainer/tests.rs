@@ -1,5 +1,7 @@
 //! Setup of learners from policies, and the effect of updates on each policy.
 
+use std::path::Path;
+
 use pl_dsl::settings::ALGORITHMS;
 use pl_dsl::workflow::{Lora, Policy, Train};
 use pl_types::Dtype;
@@ -8,7 +10,7 @@ use tch::Tensor;
 use pl_dsl::workflow::objective::{Advantage, Correction, Objective, OldLogprobs, Ratio, Scale};
 
 use super::*;
-use crate::fixtures::{model, policy, same_bits, train, transition, workflow};
+use crate::fixtures::{model, policy, same_bits, starts_below, train, transition, workflow};
 use crate::policy_setup::can_train;
 use crate::preparation::TurnOutcome;
 

@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::*;
 use crate::checkpoint::Checkpoints;
-use crate::fixtures::{VOCABULARY, model, plain_distributions, policy, same_bits, train, workflow};
+use crate::fixtures::{
+    VOCABULARY, model, plain_distributions, policy, same_bits, starts_below, train, workflow,
+};
 use crate::{StepMetrics, Trainer};
 
 fn with_critic(name: &str, lora: bool, critic: CriticSettings) -> Policy {
