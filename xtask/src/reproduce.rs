@@ -45,6 +45,13 @@ const fn control(file: &'static str) -> Arm {
     Arm { name: "control", file, settings: &["train.shuffle_rewards=true"], control: None }
 }
 
+/// Grids of 5 x 5 with walls: the untrained team finds one way in ten.
+const GRIDS: &str = "maze.level=3";
+
+const fn plan_path(name: &'static str, file: &'static str) -> Arm {
+    Arm { name, file, settings: &[GRIDS], control: Some("control") }
+}
+
 const RECOMPUTED: &str = "train.old_logprobs=recompute";
 const TRUNCATED: &str = "train.correction=tis";
 
@@ -70,6 +77,21 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment { name: "math-l1", steps: 10, arms: &[arm("L1", "math-l1.mas"), control("math-l1.mas")] },
     Experiment { name: "math-l3", steps: 10, arms: &[arm("L3", "math-l3.mas"), control("math-l3.mas")] },
+    Experiment {
+        name: "plan-path",
+        steps: 20,
+        arms: &[
+            plan_path("L2", "plan-path.mas"),
+            plan_path("L1", "plan-path-l1.mas"),
+            plan_path("single", "plan-path-l0.mas"),
+            Arm {
+                name: "control",
+                file: "plan-path.mas",
+                settings: &[GRIDS, "train.shuffle_rewards=true"],
+                control: None,
+            },
+        ],
+    },
     Experiment {
         name: "staleness",
         steps: 20,
