@@ -15,7 +15,7 @@ use std::time::Instant;
 use pl_dsl::workflow::{InFlight, Train};
 use pl_record::RunFolder;
 use pl_record::schedule::RecordedBatch;
-use pl_trainer::checkpoint::{Checkpoints, EvaluationScore};
+use pl_trainer::checkpoint::Checkpoints;
 use pl_trainer::{ServedPolicy, Trainer};
 use pl_types::{GenerateError, Transition, seed};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
