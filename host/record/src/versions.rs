@@ -119,7 +119,7 @@ mod tests {
         let changes = vec![VersionChange { token: 5, version: 4 }];
         let line = RecordedVersions {
             step: 2,
-            episodes: vec![EpisodeStart { step: 3, episode: 1, versions: vec![3, 0] }],
+            episodes: vec![EpisodeStart { step: 3, lane: 0, episode: 1, versions: vec![3, 0] }],
             completions: vec![CompletionVersions { seed: key, version: 3, changes }],
         };
         let text = serde_json::to_string(&line).unwrap();
