@@ -71,6 +71,21 @@ fn lanes_may_have_a_staleness_and_a_window_of_their_own() {
     assert_same(&workflow, "lockstep", "killed");
 }
 
+/// Whole models replace each other: the weights of a lane do so beside the episodes of the other.
+#[test]
+fn lanes_of_whole_models_have_the_same_results_at_any_pace() {
+    let workflow = Workflow::new("lanes.mas", "");
+    let text = std::fs::read_to_string(&workflow.file).unwrap();
+    std::fs::write(&workflow.file, text.replace("; lora { rank = 2 }", "")).unwrap();
+    let lockstep = ["train.checkpoint_every=1", "train.keep_checkpoints=9", "train.episodes=1"];
+    workflow.try_run("lockstep", &lockstep).unwrap();
+    assert_eq!(run_with_delays(&workflow, "apart", &[], 5, None), RunEnding::Done);
+    for policy in ["first", "second"] {
+        let weights = format!("{policy}/model.safetensors");
+        assert_same_results(&workflow.path("lockstep"), &workflow.path("apart"), &weights);
+    }
+}
+
 /// Holds the first learner that begins an update, until the other has begun all of its own.
 #[derive(Default)]
 struct Held {
