@@ -10,7 +10,9 @@ use std::ops::Range;
 use pl_kernels::cpu::{BLOCK, SimdLevel};
 use pl_kernels::cuda;
 use pl_kernels::cuda::paged::{GatheredSequences, PagedAttention, PagedSequences};
-use pl_model::{Adapter, AdapterRows, Config, Rope, TensorSet, Weights, forward_with_attention, logits};
+use pl_model::{
+    Adapter, AdapterRows, AdapterRun, Config, Rope, TensorSet, Weights, forward_with_attention, logits,
+};
 use tch::{Device, IndexOp, Kind, TchError, Tensor};
 
 use crate::config::BaseModel;
@@ -33,6 +35,13 @@ pub(crate) struct LoadedModel {
     config: Config,
     weights: Weights,
     rope: Rope,
+}
+
+/// An adapter on the device.
+pub(crate) struct LoadedAdapter {
+    factors: Adapter,
+    /// Result of [`Adapter::is_finite`].
+    finite: bool,
 }
 
 /// KV cache of one base model.
@@ -61,7 +70,7 @@ impl KvCacheTensors {
 
 impl Executor for Libtorch {
     type Weights = LoadedModel;
-    type Adapter = Adapter;
+    type Adapter = LoadedAdapter;
     type Cache = KvCacheTensors;
     /// `[rows, V]`, f32.
     type Logits = StepTensors;
@@ -78,8 +87,9 @@ impl Executor for Libtorch {
         Ok(LoadedModel { weights: if share { weights } else { weights.copy() }, config, rope })
     }
 
-    fn load_adapter(&self, _: &Config, adapter: &Adapter) -> Result<Adapter, ExecutorError> {
-        Ok(adapter.copy().to_device(self.device))
+    fn load_adapter(&self, _: &Config, adapter: &Adapter) -> Result<LoadedAdapter, ExecutorError> {
+        let factors = adapter.copy().to_device(self.device);
+        Ok(LoadedAdapter { finite: factors.is_finite()?, factors })
     }
 
     fn block_bytes(&self, base: &BaseModel) -> usize {
@@ -127,7 +137,7 @@ impl Executor for Libtorch {
         &self,
         loaded: &LoadedModel,
         cache: &mut KvCacheTensors,
-        batch: &TokenBatch<'_, Adapter>,
+        batch: &TokenBatch<'_, LoadedAdapter>,
     ) -> Result<StepTensors, ExecutorError> {
         Ok(BatchTensors::new(loaded, batch, self.device)?.run(cache)?)
     }
@@ -167,7 +177,7 @@ struct BatchTensors<'a> {
     /// Cache slot of each row's key and value.
     slots: Tensor,
     /// The adapters, each with its range of rows.
-    adapter_runs: Vec<(Range<usize>, &'a Adapter)>,
+    adapter_runs: Vec<(Range<usize>, &'a LoadedAdapter)>,
     /// Segments of one row, whose attention is one operation.
     single_rows: Option<SingleRows>,
     /// Segments of several rows.
@@ -216,7 +226,7 @@ struct LongSegment {
 impl<'a> BatchTensors<'a> {
     fn new(
         loaded: &'a LoadedModel,
-        batch: &TokenBatch<'a, Adapter>,
+        batch: &TokenBatch<'a, LoadedAdapter>,
         device: Device,
     ) -> Result<Self, TchError> {
         let to_device = |values: &[i64]| Tensor::f_from_slice(values)?.f_to_device(device);
@@ -265,7 +275,12 @@ impl<'a> BatchTensors<'a> {
     fn run(&self, cache: &mut KvCacheTensors) -> Result<StepTensors, TchError> {
         let LoadedModel { config, weights, rope } = self.loaded;
         let rope = rope.select(&self.positions);
-        let adapters = AdapterRows::new(self.adapter_runs.clone())?;
+        let run = |(rows, own): &(Range<usize>, &'a LoadedAdapter)| AdapterRun {
+            rows: rows.clone(),
+            adapter: &own.factors,
+            finite: own.finite,
+        };
+        let adapters = AdapterRows::new(self.adapter_runs.iter().map(run).collect())?;
         let attend = |layer: usize, q: &Tensor, k: &Tensor, v: &Tensor| {
             self.attend(&mut cache.layers[layer], config, q, k, &v.f_view_as(k)?)
         };
