@@ -23,9 +23,6 @@ use crate::network::adapter::{Adapter, LowRank, Projection};
 use crate::network::matmul::{add_outer, linear};
 use crate::network::packed::Packed;
 
-/// Largest sum of ranks of a group on a GPU: above it, products with the zeros of other adapters cost more than launches.
-const GROUP_RANKS: usize = 256;
-
 /// Contiguous rows of one adapter.
 pub struct AdapterRun<'a> {
     /// The rows.
@@ -118,7 +115,7 @@ impl<'a> AdapterRows<'a> {
             let targets = |run: &&IndexedRun<'a>| run.adapter.part(0, projection).is_some();
             let runs: Vec<&IndexedRun<'a>> = runs.iter().filter(targets).collect();
             let device = runs.first().map_or(Device::Cpu, |run| run.device());
-            let ranks = ranks.unwrap_or(if device == Device::Cpu { 0 } else { GROUP_RANKS });
+            let ranks = ranks.unwrap_or(if device == Device::Cpu { 0 } else { AdapterSlots::MAX_RANKS });
             let mut rest = runs.as_slice();
             while let Some(group) = AdapterGroup::first(&mut rest, ranks, device)? {
                 groups.push(group);

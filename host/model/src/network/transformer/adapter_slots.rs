@@ -16,6 +16,10 @@ pub struct AdapterSlots {
 }
 
 impl AdapterSlots {
+    /// Largest sum of ranks of adapters that share products on a GPU: above it, products with the zeros of other adapters cost
+    /// more than launches.
+    pub const MAX_RANKS: usize = 256;
+
     /// Takes memory, filled with zeros, for adapters with `ranks` together and targets among `targets`, in the number format
     /// that the model computes in.
     ///
