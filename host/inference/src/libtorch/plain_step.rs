@@ -102,7 +102,7 @@ impl<'a> PlainStep<'a> {
         let rope = rope.select(&self.positions);
         let run = |(rows, own): &(Range<usize>, &'a LoadedAdapter)| AdapterRun {
             rows: rows.clone(),
-            adapter: &*own.factors,
+            adapter: &own.factors,
             finite: own.finite,
         };
         let adapters = AdapterRows::new(self.adapter_runs.iter().map(run).collect())?;
