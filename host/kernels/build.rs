@@ -7,6 +7,7 @@ fn main() {
     println!("cargo:rerun-if-changed=shim");
     let Ok(folder) = std::env::var("DEP_TCH_LIBTORCH_LIB") else { return };
     println!("cargo:rustc-link-arg=-Wl,-rpath,{folder}");
+    println!("cargo:rustc-env=PL_LIBTORCH_LIB={folder}");
     let headers = Path::new(&folder).with_file_name("include");
     cc::Build::new()
         .cpp(true)

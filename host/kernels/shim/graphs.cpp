@@ -98,13 +98,17 @@ bool pl_graph_stream(int device, int64_t* id, char* reason, size_t size) {
   });
 }
 
-// Makes another stream the thread's current one, sets `earlier` to the id of the one before, and waits for that, which may fail.
+// Makes another stream the thread's current one and sets `earlier` to the id of the one before.
 bool pl_exchange_stream(int device, int64_t id, int64_t* earlier, char* reason, size_t size) {
   return caught(reason, size, [&] {
-    const auto all = streams();
-    const auto before = all.exchangeStream(c10::Stream(c10::Stream::UNSAFE, cuda(device), id));
-    *earlier = before.id();
-    all.synchronizeStream(before);
+    *earlier = streams().exchangeStream(c10::Stream(c10::Stream::UNSAFE, cuda(device), id)).id();
+  });
+}
+
+// Waits for the work of a stream.
+bool pl_wait_for_stream(int device, int64_t id, char* reason, size_t size) {
+  return caught(reason, size, [&] {
+    streams().synchronizeStream(c10::Stream(c10::Stream::UNSAFE, cuda(device), id));
   });
 }
 

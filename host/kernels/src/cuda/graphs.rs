@@ -23,6 +23,7 @@ unsafe extern "C" {
         reason: *mut c_char,
         size: usize,
     ) -> bool;
+    fn pl_wait_for_stream(device: c_int, id: i64, reason: *mut c_char, size: usize) -> bool;
     fn pl_graph_pool(first: *mut u64, second: *mut u64, reason: *mut c_char, size: usize) -> bool;
     fn pl_graph_begin(
         device: c_int,
@@ -95,16 +96,12 @@ impl Graphs {
     /// goes on as if a recording were in progress.
     pub fn record<T>(&self, mut work: impl FnMut() -> Result<T, TchError>) -> Result<(Graph, T), Error> {
         let pool = self.pool()?;
-        let stream = CurrentStream::exchange(self.ordinal, self.stream)?;
+        let _stream = CurrentStream::exchange(self.ordinal, self.stream)?;
         drop(work()?);
-        // Waits for the first run: its memory is not that of the graph.
-        let stream_again = CurrentStream::exchange(self.ordinal, self.stream)?;
+        wait(self.ordinal, self.stream)?;
         let recording = Recording::begin(self.ordinal, *pool)?;
         let result = work()?;
-        let graph = recording.end(pool)?;
-        drop(stream_again);
-        drop(stream);
-        Ok((graph, result))
+        Ok((recording.end(pool)?, result))
     }
 
     /// Returns the pool of the graphs that exist, or a new one: libtorch gives a pool up with its last graph.
@@ -126,29 +123,43 @@ impl Graphs {
 /// The current stream of this thread until it is dropped.
 struct CurrentStream {
     ordinal: usize,
+    stream: i64,
     earlier: i64,
 }
 
 impl CurrentStream {
     /// Makes another stream current and waits for the one before.
     fn exchange(ordinal: usize, stream: i64) -> Result<Self, Error> {
-        let mut earlier = 0;
-        // SAFETY: the stream is one of libtorch's on this device; it writes one number.
-        call("change libtorch's stream", |reason, size| unsafe {
-            pl_exchange_stream(ordinal as c_int, stream, &raw mut earlier, reason, size)
-        })?;
-        Ok(Self { ordinal, earlier })
+        let own = Self { ordinal, stream, earlier: exchange(ordinal, stream)? };
+        wait(ordinal, own.earlier)?;
+        Ok(own)
     }
 }
 
 impl Drop for CurrentStream {
     fn drop(&mut self) {
-        let mut unused = 0;
-        // SAFETY: as above. It fails only if the device has failed, which the next operation on it reports.
-        let _ = call("change libtorch's stream", |reason, size| unsafe {
-            pl_exchange_stream(self.ordinal as c_int, self.earlier, &raw mut unused, reason, size)
-        });
+        // Both fail only if the device has failed, which the next operation on it reports.
+        let _ = exchange(self.ordinal, self.earlier);
+        let _ = wait(self.ordinal, self.stream);
     }
+}
+
+/// Makes another stream current. Returns the one before.
+fn exchange(ordinal: usize, stream: i64) -> Result<i64, Error> {
+    let mut earlier = 0;
+    // SAFETY: the stream is one of libtorch's on this device; it writes one number.
+    call("change libtorch's stream", |reason, size| unsafe {
+        pl_exchange_stream(ordinal as c_int, stream, &raw mut earlier, reason, size)
+    })?;
+    Ok(earlier)
+}
+
+/// Waits for the work of a stream.
+fn wait(ordinal: usize, stream: i64) -> Result<(), Error> {
+    // SAFETY: the stream is one of libtorch's on this device.
+    call("wait for libtorch's stream", |reason, size| unsafe {
+        pl_wait_for_stream(ordinal as c_int, stream, reason, size)
+    })
 }
 
 /// A recording in progress. It ends when it is dropped, also by a panic of the work.
