@@ -26,6 +26,8 @@ PROGRAM = KIT / "pl_host/bin/pl-host"
 KEPT_LINES = 60
 # Seconds that are left for the report.
 RESERVE = 5
+# Largest difference of a token's log-probability between two ways that compute it in bf16.
+LARGEST_GAP = 0.1
 
 
 class Kit:
@@ -114,7 +116,9 @@ def parity(kit):
     command = [
         KIT / "bin/cargo-nextest", "nextest", "run", "--archive-file", archive, "--workspace-remap", KIT / "source",
         "--no-fail-fast", "--test-threads", "4", "--status-level", "fail",
-        "-E", "package(pl-kernels) + test(/^network::transformer::attention::/)",
+        # Without the simulations of devices, which are compiled from sources.
+        "-E", "(package(pl-kernels) - test(/^cuda::(head|paged)::tests::/) - binary(graphs))"
+        " + test(/^network::transformer::attention::/)",
     ]
     code, output = kit.run(command, 240)
     summary = next((line.strip() for line in output.splitlines() if "Summary" in line), "no summary")
@@ -180,10 +184,34 @@ def same_bits(kit):
     return equal
 
 
+def decode(kit):
+    """Generation with CUDA graphs beside the same without, at 1, 64 and 256 completions at a time: speed and results."""
+    bench = KIT / "benches/decode"
+    if not bench.is_file():
+        raise Skipped("the kit has no benchmarks")
+    shape = shapes.for_device(kit.device)[0]
+    random = shape.write(KIT / "shapes" / shape.name).parent / "model"
+    figures, output = {}, ""
+    for name, model in (("smollm2-135m", KIT / "cache/models/smollm2-135m/model.gguf"), (shape.name, random)):
+        code, output = kit.run([bench, "--bench", model], 150)
+        lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+        figures[name] = {line.pop("name"): line for line in lines}
+        check(code, output, figures)
+    for name, own in figures.items():
+        for case, line in own.items():
+            where = f"{name}, {case}"
+            if line["largest_gap"] > LARGEST_GAP:
+                raise Failed(f"{where}: log-probs differ by {line['largest_gap']:.3f}", output, figures)
+            if kit.device == "cuda" and 2 * line["replayed_steps"] < line["steps"]:
+                raise Failed(f"{where}: few steps were replayed", output, figures)
+    return figures
+
+
 def benches(kit):
     """The project's benchmarks: kernels beside plain libtorch, and whole updates."""
     figures = {}
-    for bench in sorted((KIT / "benches").iterdir()):
+    # The other has a stage of its own.
+    for bench in sorted(path for path in (KIT / "benches").iterdir() if path.name != "decode"):
         # On a CPU one case shows that it runs.
         filters = ["4 siblings"] if bench.name == "update" and kit.device == "cpu" else []
         code, output = kit.run([bench, "--bench", *filters], 120)
@@ -234,7 +262,7 @@ def profile(kit):
 
 
 # In the order of their worth, should the time end.
-STAGES = [machine, doctor, parity, steps, same_bits, benches, models, peers, profile]
+STAGES = [machine, doctor, parity, steps, same_bits, decode, benches, models, peers, profile]
 
 
 def tail(output):

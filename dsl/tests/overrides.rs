@@ -66,6 +66,8 @@ fn implied_blocks_can_be_set() {
     let inference = workflow.inference;
     assert_eq!((inference.kv_cache, inference.slots, inference.threads), (64 << 20, 64, Some(1)));
     assert_eq!(workflow.sandbox.workers, 3);
+    assert!(!inference.enforce_eager && works(&["inference.enforce_eager=true"]).inference.enforce_eager);
+    assert!(fails(&["inference.enforce_eager=1"]).contains("`enforce_eager`"));
     assert!(fails(&["inference.slots=0"]).contains("`slots` is 0"));
 }
 

@@ -38,7 +38,7 @@ const TESTED: [(&str, &str); 2] =
     [("pl-kernels", "package(pl-kernels)"), ("pl-model", "(package(pl-model) & kind(lib))")];
 
 /// Benchmarks.
-const BENCHES: [&str; 2] = ["cuda", "update"];
+const BENCHES: [&str; 3] = ["cuda", "decode", "update"];
 
 /// Command line of `gpu-kit`.
 struct Options {

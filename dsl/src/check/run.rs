@@ -64,6 +64,7 @@ impl Resolver<'_, '_, '_> {
             kv_cache: own.bytes("kv_cache")?,
             slots: own.integer("slots")?,
             threads: own.integer("threads"),
+            enforce_eager: own.boolean("enforce_eager")?,
         })
     }
 

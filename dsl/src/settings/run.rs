@@ -216,6 +216,17 @@ pub(super) const RUN: &[Setting] = &[
         DefaultValue::Absent("one per core"),
         "Number of threads for generation on a CPU. It affects speed, not results.",
     ),
+    setting(
+        B::Inference,
+        "enforce_eager",
+        SettingKind::Boolean,
+        DefaultValue::Boolean(false),
+        "On a GPU, runs every step of generation operation by operation, like vLLM's setting of this name. Off by default: \
+         steps in which each completion grows by one token are recorded as CUDA graphs, one for each of a few batch sizes, \
+         and replayed, because thousands of small launches take longer than their work. On, it saves the memory of the \
+         graphs (`check` shows it), and shows whether they cause a problem. Log-probabilities may differ in the last bits. \
+         Without an effect on a CPU. CUDA graphs have not run on a GPU yet.",
+    ),
     setting_of_devices(
         "rollout",
         "Cores or GPU that completions are generated on. A core is `cpu:N`, several are `cpu:A-B` or a list, and `cpu` is all \

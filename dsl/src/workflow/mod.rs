@@ -464,6 +464,9 @@ pub struct Inference {
     pub slots: u32,
     /// Number of threads. `None` for one per core.
     pub threads: Option<u32>,
+    /// True if no step is replayed as a CUDA graph.
+    #[serde(default)]
+    pub enforce_eager: bool,
 }
 
 /// `evaluate test { every = 10; tasks = "gsm8k-test.jsonl"; limit = 200; samples = 1 }`

@@ -95,6 +95,8 @@ pub struct LlmEngineConfig {
     pub cores: Vec<u32>,
     /// The backend. `None` chooses native on a CPU and libtorch elsewhere.
     pub backend: Option<Backend>,
+    /// Runs every step operation by operation, as CPUs do, instead of replaying CUDA graphs.
+    pub enforce_eager: bool,
 }
 
 impl Default for LlmEngineConfig {
@@ -108,6 +110,7 @@ impl Default for LlmEngineConfig {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             cores: Vec::new(),
             backend: None,
+            enforce_eager: false,
         }
     }
 }

@@ -202,7 +202,11 @@ impl Startup {
                 Ok(native) => self.run_on(native),
                 Err(error) => drop(self.started.send(Err(GenerateError::Setup(error.to_string())))),
             },
-            Backend::Libtorch => self.run_on(Libtorch::new(device)),
+            Backend::Libtorch => {
+                let counters = Arc::clone(&self.counters);
+                let libtorch = Libtorch::new(device, self.config.enforce_eager, counters);
+                self.run_on(libtorch);
+            }
         }
     }
 

@@ -31,4 +31,5 @@ mod worker;
 pub use config::{Backend, BaseModel, EngineCommand, LlmEngineConfig, PolicyWeights, WeightUpdate};
 pub use during_update::{DuringUpdate, OldCache, PlannedVersions};
 pub use engine::LlmEngine;
+pub use libtorch::graph_bytes;
 pub use stats::EngineStats;

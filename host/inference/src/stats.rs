@@ -13,6 +13,8 @@ pub struct EngineStats {
     pub generated_tokens: u64,
     /// Passes through a model.
     pub steps: u64,
+    /// Passes that were replayed as a CUDA graph.
+    pub replayed_steps: u64,
     /// Sequences that gave up their cache blocks for another sequence.
     pub preemptions: u64,
 }
@@ -24,6 +26,7 @@ pub(crate) struct Counters {
     pub(crate) prefilled_tokens: AtomicU64,
     pub(crate) generated_tokens: AtomicU64,
     pub(crate) steps: AtomicU64,
+    pub(crate) replayed_steps: AtomicU64,
     pub(crate) preemptions: AtomicU64,
 }
 
@@ -34,6 +37,7 @@ impl Counters {
             prefilled_tokens: self.prefilled_tokens.load(Ordering::Relaxed),
             generated_tokens: self.generated_tokens.load(Ordering::Relaxed),
             steps: self.steps.load(Ordering::Relaxed),
+            replayed_steps: self.replayed_steps.load(Ordering::Relaxed),
             preemptions: self.preemptions.load(Ordering::Relaxed),
         }
     }

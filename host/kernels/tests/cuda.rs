@@ -5,7 +5,7 @@
 use pl_kernels::cpu::BLOCK;
 use pl_kernels::cuda::head::{FusedHead, HeadRows, ReferenceHead, TokenHead};
 use pl_kernels::cuda::paged::{GatheredSequences, PagedAttention, PagedSequences};
-use pl_kernels::cuda::{KernelSettings, find_libtorch_cuda, load, open, opened};
+use pl_kernels::cuda::{Graphs, KernelSettings, find_libtorch_cuda, load, open, opened};
 use tch::{Cuda, Device, Kind, Tensor};
 
 /// Returns the first device, after loading libtorch's CUDA libraries.
@@ -133,4 +133,46 @@ fn paged_attention_equals_that_over_gathered_keys() {
             assert!(alone.equal(&got.narrow(0, 2, 1)), "{kind:?}: a sequence alone");
         }
     }
+}
+
+/// Products of libtorch and a kernel here, with memory that comes and goes in between.
+#[test]
+fn a_graph_repeats_its_work_with_what_is_in_its_inputs() {
+    let Some(device) = device() else { return };
+    let kernels = PagedAttention::new(open(0, &settings()).unwrap());
+    let options = (Kind::Float, device);
+    let (rows, heads, width, blocks) = (3i64, 4i64, 64i64, 8i64);
+    let random = |shape: &[i64]| Tensor::randn(shape, options);
+    let matrix = random(&[heads * width, heads * width]) / 16.0;
+    let cache = random(&[rows * blocks * BLOCK as i64, 2, heads, width]);
+    let tables = Tensor::arange(rows * blocks, (Kind::Int, device)).view([rows, blocks]);
+    let (mut input, mut lengths) =
+        (random(&[rows, heads * width]), Tensor::ones([rows], (Kind::Int, device)));
+    let (own_input, own_lengths) = (input.shallow_clone(), lengths.shallow_clone());
+    let sequences =
+        PagedSequences { tables: &tables, lengths: &own_lengths, longest: blocks as usize * BLOCK };
+    let work = || {
+        let queries = own_input.f_mm(&matrix)?.f_view([rows, heads, width])?;
+        kernels.attend(&queries, &cache, &sequences)?.f_add_scalar(1.0)
+    };
+    let graphs = Graphs::new(0).unwrap();
+    let (graph, output) = graphs.record(work).unwrap();
+    let (other_graph, other_output) = graphs.record(work).unwrap();
+    for round in 0..3i64 {
+        input.copy_(&random(&[rows, heads * width]));
+        lengths.copy_(&Tensor::from_slice(&[1 + round as i32, 40, 128 - round as i32]));
+        // SAFETY: all tensors of the work are above.
+        unsafe { graph.replay() }.unwrap();
+        let got = output.copy();
+        assert_close(&got, &work().unwrap(), 1e-5, "a replay");
+        // SAFETY: as above.
+        unsafe { other_graph.replay() }.unwrap();
+        assert!(other_output.equal(&got), "two graphs of the same work");
+    }
+    drop((graph, other_graph));
+    // The pool of memory went with the last graph.
+    let (graph, output) = graphs.record(work).unwrap();
+    // SAFETY: as above.
+    unsafe { graph.replay() }.unwrap();
+    assert_close(&output, &work().unwrap(), 1e-5, "a graph of a second pool");
 }

@@ -30,7 +30,8 @@ pub use network::rope::Rope;
 pub use network::rope_scaling::RopeScaling;
 pub use network::tensor_set::TensorSet;
 pub use network::transformer::{
-    AdapterRows, Checkpointing, Gradients, Pass, forward_with_attention, hidden_states,
+    AdapterRows, AdapterRun, AdapterSlots, Checkpointing, Gradients, Pass, forward_with_attention,
+    hidden_states,
 };
 pub use network::weights::{Layer, Weights};
 pub use text::chat::{ChatMessage, RenderOptions, ToolCall};

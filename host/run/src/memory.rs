@@ -67,11 +67,11 @@ impl MemoryEstimate {
                 .map_err(|error| Error::Model { model: model.name.clone(), source: Box::new(error) })?;
             let base = BaseModel { config, dtype: model_dtype(model, device), device };
             let policies: Vec<&Policy> = workflow.policies.iter().filter(|p| p.model == index).collect();
-            let generation = sum.generation;
+            let (generation, graphs) = (sum.generation, sum.graphs);
             sum.add_base(workflow, folder, &base, &policies);
             if policies.iter().all(|policy| policy.server.is_some()) {
                 // The embedded engine doesn't load it.
-                sum.generation = generation;
+                (sum.generation, sum.graphs) = (generation, graphs);
             }
             sum.add_critics(workflow, index, &base);
         }
@@ -91,6 +91,8 @@ impl MemoryEstimate {
         match device {
             Device::Cuda(ordinal) => {
                 parts.push(("CUDA and its workspaces", CUDA));
+                let graphs = if workflow.inference.enforce_eager { 0 } else { sum.graphs };
+                parts.push(("CUDA graphs", graphs));
                 parts.push(("allocator's reserve", (sum.activations + sum.publishing) / ALLOCATOR));
                 gpu = cuda::device_memory(ordinal);
             }
@@ -191,6 +193,8 @@ struct Sum {
     activations: u64,
     /// New weights that generation packs while it still has the old ones.
     publishing: u64,
+    /// Recorded steps of generation on a GPU, with copies of the adapters that they read.
+    graphs: u64,
     /// One version of all trained weights, which waits for the rollouts that use it.
     versions: u64,
 }
@@ -229,12 +233,14 @@ impl Sum {
                     let rank = lora.rank as usize;
                     // Once for training and once for generation.
                     self.adapters += 2 * formulas::adapter_bytes(config, rank, &targets);
+                    // Two versions, while completions finish with the earlier one.
+                    let numbers = formulas::adapter_numbers(config, rank, &targets);
+                    self.graphs += 2 * numbers * dtype.bytes() as u64;
                     if trains(policy) {
                         self.versions += formulas::adapter_bytes(config, rank, &targets);
                         if from.is_some() && has_reference(policy) {
                             self.adapters += formulas::adapter_bytes(config, rank, &targets);
                         }
-                        let numbers = formulas::adapter_numbers(config, rank, &targets);
                         self.optimiser += formulas::optimizer_bytes(numbers, Dtype::F32);
                         adapted.push(rank * targets.len());
                     }
@@ -252,6 +258,7 @@ impl Sum {
         let copies = trained + loaded + pools.len() as u64;
         let generating = if base.device == Device::Cpu { copies } else { trained };
         self.generation += generating * formulas::weights_bytes(config, *dtype);
+        self.graphs += copies * pl_inference::graph_bytes(config, workflow.inference.slots as usize);
         self.versions += trained * formulas::weights_bytes(config, base.training_dtype());
         self.optimiser += trained * formulas::optimizer_bytes(numbers, *dtype);
         if let Some(ranks) = adapted.into_iter().max() {

@@ -420,6 +420,7 @@ fn start_engines(
             kv_cache: inference.kv_cache * pool.bases.len() as u64 / layout.bases() as u64,
             threads: inference.threads.map_or(threads, |threads| threads as usize),
             cores: cores.to_vec(),
+            enforce_eager: inference.enforce_eager,
             ..default
         };
         LlmEngine::start(bases, policies, config).map_err(Error::Engine)

@@ -1,18 +1,18 @@
 //! Compiled kernels on a device, and their launch.
 
 use std::collections::HashMap;
-#[cfg(test)]
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaFunction, CudaStream, LaunchConfig, PushKernelArg, sys};
+use cudarc::driver::{CudaContext, CudaFunction, result, sys};
 use cudarc::nvrtc::Ptx;
 use tch::{Device, Tensor};
 
 use super::compile::{Compiler, KernelSource};
 use super::driver::{Driver, driver};
 use super::error::Error;
+use super::graphs::current_stream;
 use super::library;
 
 /// Folders of NVRTC and of its cache.
@@ -50,7 +50,6 @@ impl Argument {
     }
 
     /// Returns the address of the bytes.
-    #[cfg(test)]
     pub(super) fn address(&self) -> *mut c_void {
         match self {
             Self::Pointer(pointer) => std::ptr::from_ref(pointer) as *mut c_void,
@@ -74,7 +73,7 @@ pub(super) trait Launch: Send + Sync {
     /// Returns the device that has the tensors.
     fn device(&self) -> Device;
 
-    /// Launches a kernel over a grid of blocks, after all earlier launches.
+    /// Launches a kernel over a grid of blocks, after all earlier work of this thread.
     ///
     /// # Safety
     /// The arguments are those of the kernel, in its order. Its pointers are to as much memory on the device
@@ -87,7 +86,7 @@ pub(super) trait Launch: Send + Sync {
 #[derive(Debug)]
 pub struct Kernels {
     ordinal: usize,
-    stream: Arc<CudaStream>,
+    context: Arc<CudaContext>,
     functions: HashMap<&'static str, CudaFunction>,
 }
 
@@ -128,7 +127,7 @@ impl Kernels {
                 functions.insert(kernel.name, function);
             }
         }
-        Ok(Self { ordinal, stream: context.default_stream(), functions })
+        Ok(Self { ordinal, context, functions })
     }
 }
 
@@ -140,19 +139,15 @@ impl Launch for Kernels {
     unsafe fn launch(&self, kernel: Kernel, grid: [u32; 2], arguments: &[Argument]) -> Result<(), Error> {
         let failed = |reason: String| Error::Call { action: format!("launch {}", kernel.name), reason };
         let function = self.functions.get(kernel.name).ok_or_else(|| failed("it was not compiled".into()))?;
-        let mut launch = self.stream.launch_builder(function);
-        for argument in arguments {
-            match argument {
-                Argument::Pointer(pointer) => launch.arg(pointer),
-                Argument::Count(count) => launch.arg(count),
-            };
+        self.context.bind_to_thread().map_err(|e| failed(e.to_string()))?;
+        let mut arguments: Vec<*mut c_void> = arguments.iter().map(Argument::address).collect();
+        let (grid, block) = ((grid[0], grid[1], 1), (kernel.threads, 1, 1));
+        let stream = current_stream(self.ordinal)?.cast();
+        // SAFETY: guaranteed by the caller; the stream is libtorch's on this device.
+        unsafe {
+            let function = function.cu_function();
+            result::launch_kernel(function, grid, block, kernel.shared, stream, &mut arguments)
         }
-        let config = LaunchConfig {
-            grid_dim: (grid[0], grid[1], 1),
-            block_dim: (kernel.threads, 1, 1),
-            shared_mem_bytes: kernel.shared,
-        };
-        // SAFETY: guaranteed by the caller.
-        unsafe { launch.launch(config) }.map(|_| ()).map_err(|e| failed(e.to_string()))
+        .map_err(|e| failed(e.to_string()))
     }
 }

@@ -29,7 +29,7 @@ const THREADS: u32 = 128;
 /// Largest number of query heads of a block.
 const QUERIES: i64 = 8;
 /// Number of keys of a block.
-const SPAN: i64 = 256;
+pub const SPAN: i64 = 256;
 /// Keys that are loaded together, and how many such tiles are loaded or being loaded.
 const TILE: i64 = 32;
 const STAGES: i64 = 3;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind, TchError, Tensor, no_grad};
 
 use crate::error::Error;
 use crate::network::config::Config;
@@ -178,6 +178,24 @@ impl Adapter {
     /// Returns the target projections.
     pub fn targets(&self) -> &[Projection] {
         &self.targets
+    }
+
+    /// Returns true if none of its numbers is infinite or NaN. Waits for the device.
+    ///
+    /// # Errors
+    /// If libtorch fails (memory).
+    pub fn is_finite(&self) -> Result<bool, TchError> {
+        let mut sums = Vec::new();
+        for parts in &self.layers {
+            let factors = parts.iter().flatten().flat_map(|part| [&part.a, &part.b]);
+            let factors: Vec<Tensor> = factors.map(|factor| factor.f_view(-1)).collect::<Result<_, _>>()?;
+            // In f64, in which finite numbers of the factors' formats have finite sums.
+            sums.push(no_grad(|| Tensor::f_cat(&factors, 0)?.f_sum(Kind::Double))?);
+        }
+        if sums.is_empty() {
+            return Ok(true);
+        }
+        Ok(Tensor::f_stack(&sums, 0)?.f_isfinite()?.f_all()?.f_int64_value(&[])? == 1)
     }
 
     /// Returns the factors on a layer's projection, if it is a target.

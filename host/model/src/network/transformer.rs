@@ -8,6 +8,7 @@
 //! a plain implementation. Nothing here panics if libtorch fails.
 
 mod adapter_rows;
+mod adapter_slots;
 mod attention;
 mod block;
 mod elementwise;
@@ -25,7 +26,8 @@ use attention::{AttentionBlock, AttentionParts};
 use block::{BlockActivations, Frame};
 use elementwise::{normalize, normalize_backward, reciprocal_rms};
 
-pub use adapter_rows::AdapterRows;
+pub use adapter_rows::{AdapterRows, AdapterRun};
+pub use adapter_slots::AdapterSlots;
 pub use gradients::Gradients;
 
 /// Gradient checkpointing: recomputation of activations in the backward pass.

@@ -34,6 +34,14 @@ fn settings_change_the_parts_that_they_are_about() {
     assert!(gpu.machine().is_none() && gpu.warnings().is_empty());
     // What CUDA takes, and an eighth of what comes and goes.
     assert_eq!(part(&gpu, "CUDA and its workspaces"), 640 << 20);
+    // Recorded steps and the adapters in their slots.
+    let graphs = part(&gpu, "CUDA graphs");
+    assert!(graphs >= 256 << 20, "{graphs}");
+    let more = part(&estimate(&["inference.slots=256"], Device::Cuda(0)), "CUDA graphs");
+    assert!(more > graphs, "{more}");
+    let eager = estimate(&["inference.enforce_eager=true"], Device::Cuda(0));
+    assert_eq!(part(&eager, "CUDA graphs"), 0);
+    assert_eq!(part(&base, "CUDA graphs"), 0);
     let moving = part(&gpu, "activations") + part(&gpu, "handing weights over");
     assert_eq!(part(&gpu, "allocator's reserve"), moving / 8);
 }

@@ -8,26 +8,38 @@
 //! u = M * (x Aᵀ)    y += u Bᵀ    du = M * (dy B)    dx += du A    dB = dyᵀ u    dA = duᵀ x
 //! ```
 //!
-//! The ranks are added up: those of a few adapters still fit one tile of a matrix product. On the CPU, each run of rows has
-//! products of its own, so that a row's bits don't depend on the other adapters of the batch.
+//! The ranks are added up: those of a few adapters still fit one tile of a matrix product. An adapter whose numbers are not
+//! all finite has products of its own, because 0 times NaN is NaN: it would spoil the rows and the gradients of the others. On
+//! the CPU, each run of rows has products of its own, so that a row's bits don't depend on the other adapters of the batch.
+//!
+//! [`AdapterSlots`] are a group whose factors are already side by side, and whose scales the caller writes.
 
 use std::ops::Range;
 
 use tch::{Device, Kind, TchError, Tensor};
 
+use super::adapter_slots::AdapterSlots;
 use crate::network::adapter::{Adapter, LowRank, Projection};
 use crate::network::matmul::{add_outer, linear};
 use crate::network::packed::Packed;
 
-/// Largest sum of ranks of a group on a GPU: above it, products with the zeros of other adapters cost more than launches.
-const GROUP_RANKS: usize = 256;
-
 /// Contiguous rows of one adapter.
-struct AdapterRun<'a> {
+pub struct AdapterRun<'a> {
+    /// The rows.
+    pub rows: Range<usize>,
+    /// Their adapter.
+    pub adapter: &'a Adapter,
+    /// Result of [`Adapter::is_finite`].
+    pub finite: bool,
+}
+
+/// A run of a pass.
+struct IndexedRun<'a> {
     rows: Range<i64>,
     adapter: &'a Adapter,
     /// Index into the adapters of the pass, and into their gradients.
     index: usize,
+    finite: bool,
 }
 
 /// Assignment of rows to adapters. Rows without an adapter use the base weights alone.
@@ -41,10 +53,16 @@ struct AdapterGroup<'a> {
     /// From the first row of an adapter to the last.
     start: i64,
     len: i64,
-    /// The adapters with their indices, none twice.
-    members: Vec<(&'a Adapter, usize)>,
+    factors: GroupFactors<'a>,
     /// Scales `[len, sum of ranks]`, f32; `None` if all rows are of the one member.
     mask: Option<Tensor>,
+}
+
+/// Origin of the factors of a group.
+enum GroupFactors<'a> {
+    /// The adapters with their indices, none twice.
+    Members(Vec<(&'a Adapter, usize)>),
+    Slots(&'a AdapterSlots),
 }
 
 /// Value of `u` of one projection for each of its groups.
@@ -55,29 +73,49 @@ impl<'a> AdapterRows<'a> {
     ///
     /// # Errors
     /// If libtorch fails (memory).
-    pub fn new(runs: Vec<(Range<usize>, &'a Adapter)>) -> Result<Self, TchError> {
-        let runs = runs.into_iter().enumerate().map(|(index, (rows, adapter))| AdapterRun {
-            rows: rows.start as i64..rows.end as i64,
-            adapter,
+    pub fn new(runs: Vec<AdapterRun<'a>>) -> Result<Self, TchError> {
+        let runs = runs.into_iter().enumerate().map(|(index, run)| IndexedRun {
+            rows: run.rows.start as i64..run.rows.end as i64,
+            adapter: run.adapter,
             index,
+            finite: run.finite,
         });
         Self::grouped(&runs.collect::<Vec<_>>(), None)
     }
 
+    /// Assigns rows to adapters in slots by their scales: `[rows, ranks of the slots]`, f32, the scale of a row's adapter in the
+    /// columns of its slot and 0 in the others. The scales are read when the products are computed.
+    pub fn in_slots(slots: &'a AdapterSlots, scales: &Tensor) -> Self {
+        let group = || AdapterGroup {
+            start: 0,
+            len: scales.size().first().copied().unwrap_or(0),
+            factors: GroupFactors::Slots(slots),
+            mask: Some(scales.shallow_clone()),
+        };
+        let own = |projection| slots.part(0, projection).map(|_| group());
+        Self { groups: Projection::ALL.map(|projection| own(projection).into_iter().collect()) }
+    }
+
     /// Assigns the rows of a packed batch to the adapters that its spans name.
     pub(super) fn for_packed(adapters: &'a [&'a Adapter], packed: &Packed) -> Result<Self, TchError> {
-        Self::grouped(&runs(adapters, packed), None)
+        let mut runs = runs(adapters, packed);
+        // Waits for the device, once for each pass; without groups there is nothing to know.
+        if adapters.len() > 1 && runs.first().is_some_and(|run| run.device() != Device::Cpu) {
+            let finite: Vec<bool> =
+                adapters.iter().map(|adapter| adapter.is_finite()).collect::<Result<_, _>>()?;
+            runs.iter_mut().for_each(|run| run.finite = finite[run.index]);
+        }
+        Self::grouped(&runs, None)
     }
 
     /// Forms groups of at most `ranks`, or of the number that suits the adapters' device.
-    fn grouped(runs: &[AdapterRun<'a>], ranks: Option<usize>) -> Result<Self, TchError> {
+    fn grouped(runs: &[IndexedRun<'a>], ranks: Option<usize>) -> Result<Self, TchError> {
         let mut groups: [Vec<AdapterGroup<'a>>; 7] = Default::default();
         for (projection, groups) in Projection::ALL.into_iter().zip(&mut groups) {
-            let targets = |run: &&AdapterRun<'a>| run.adapter.part(0, projection).is_some();
-            let runs: Vec<&AdapterRun<'a>> = runs.iter().filter(targets).collect();
-            let device = runs.iter().find_map(|run| Some(run.adapter.part(0, projection)?.a.device()));
-            let device = device.unwrap_or(Device::Cpu);
-            let ranks = ranks.unwrap_or(if device == Device::Cpu { 0 } else { GROUP_RANKS });
+            let targets = |run: &&IndexedRun<'a>| run.adapter.part(0, projection).is_some();
+            let runs: Vec<&IndexedRun<'a>> = runs.iter().filter(targets).collect();
+            let device = runs.first().map_or(Device::Cpu, |run| run.device());
+            let ranks = ranks.unwrap_or(if device == Device::Cpu { 0 } else { AdapterSlots::MAX_RANKS });
             let mut rest = runs.as_slice();
             while let Some(group) = AdapterGroup::first(&mut rest, ranks, device)? {
                 groups.push(group);
@@ -129,29 +167,40 @@ impl<'a> AdapterRows<'a> {
     }
 }
 
+impl IndexedRun<'_> {
+    fn device(&self) -> Device {
+        let parts = Projection::ALL.into_iter().find_map(|projection| self.adapter.part(0, projection));
+        parts.map_or(Device::Cpu, |part| part.a.device())
+    }
+}
+
 /// Returns the runs of a packed batch.
-fn runs<'a>(adapters: &'a [&'a Adapter], packed: &Packed) -> Vec<AdapterRun<'a>> {
-    let mut runs: Vec<AdapterRun<'a>> = Vec::new();
+fn runs<'a>(adapters: &'a [&'a Adapter], packed: &Packed) -> Vec<IndexedRun<'a>> {
+    let mut runs: Vec<IndexedRun<'a>> = Vec::new();
     for span in &packed.spans {
         let Some(index) = span.adapter else { continue };
         let rows = span.start as i64..(span.start + span.len) as i64;
         match runs.last_mut() {
             Some(run) if run.index == index && run.rows.end == rows.start => run.rows.end = rows.end,
-            _ => runs.push(AdapterRun { rows, adapter: adapters[index], index }),
+            _ => runs.push(IndexedRun { rows, adapter: adapters[index], index, finite: true }),
         }
     }
     runs
 }
 
 impl<'a> AdapterGroup<'a> {
-    /// Takes the first runs whose adapters have at most `ranks` together, or the first run alone. Returns `None` if there are
-    /// no runs.
-    fn first(runs: &mut &[&AdapterRun<'a>], ranks: usize, device: Device) -> Result<Option<Self>, TchError> {
+    /// Takes the first runs whose adapters have at most `ranks` together and are finite, or the first run alone. Returns `None` if
+    /// there are no runs.
+    fn first(runs: &mut &[&IndexedRun<'a>], ranks: usize, device: Device) -> Result<Option<Self>, TchError> {
         let all = *runs;
         let Some(first) = all.first() else { return Ok(None) };
         let mut members = vec![(first.adapter, first.index)];
         let mut count = 1;
         for run in &all[1..] {
+            // Also if the rows between those of two finite adapters are in the group: their states are NaN.
+            if !first.finite || !run.finite {
+                break;
+            }
             if !members.iter().any(|(_, index)| *index == run.index) {
                 let total: usize = members.iter().map(|(adapter, _)| adapter.rank).sum();
                 if total + run.adapter.rank > ranks {
@@ -168,16 +217,24 @@ impl<'a> AdapterGroup<'a> {
         let start = first.rows.start;
         let len = own.last().map_or(0, |run| run.rows.end - start);
         let mask = if count == 1 { None } else { Some(mask(own, &members, start, len, device)?) };
-        Ok(Some(Self { start, len, members, mask }))
+        Ok(Some(Self { start, len, factors: GroupFactors::Members(members), mask }))
     }
 
     fn rows(&self, x: &Tensor) -> Result<Tensor, TchError> {
         x.f_narrow(0, self.start, self.len)
     }
 
+    /// Returns the members.
+    fn members(&self) -> &[(&'a Adapter, usize)] {
+        match &self.factors {
+            GroupFactors::Members(members) => members,
+            GroupFactors::Slots(_) => &[],
+        }
+    }
+
     /// The members' parts on the projection with their indices.
     fn parts(&self, layer: usize, projection: Projection) -> impl Iterator<Item = (&'a LowRank, usize)> {
-        self.members
+        self.members()
             .iter()
             .filter_map(move |(adapter, index)| Some((adapter.part(layer, projection)?, *index)))
     }
@@ -189,6 +246,11 @@ impl<'a> AdapterGroup<'a> {
         projection: Projection,
         kind: Kind,
     ) -> Result<(Tensor, Tensor), TchError> {
+        if let GroupFactors::Slots(slots) = self.factors
+            && let Some(part) = slots.part(layer, projection)
+        {
+            return Ok((part.a.f_to_kind(kind)?, part.b.f_to_kind(kind)?));
+        }
         let (a, b): (Vec<&Tensor>, Vec<&Tensor>) =
             self.parts(layer, projection).map(|(part, _)| (&part.a, &part.b)).unzip();
         let join = |factors: &[&Tensor], dim: i64| match factors {
@@ -200,7 +262,7 @@ impl<'a> AdapterGroup<'a> {
 
     /// Multiplies inner products `[len, sum of ranks]` by the scales, in place.
     fn scale(&self, mut inner: Tensor) -> Result<Tensor, TchError> {
-        match (&self.mask, self.members.as_slice()) {
+        match (&self.mask, self.members()) {
             (Some(mask), _) => inner.f_mul_(mask),
             (None, [(adapter, _), ..]) => inner.f_mul_scalar_(adapter.scale()),
             (None, []) => Ok(inner),
@@ -216,7 +278,7 @@ impl<'a> AdapterGroup<'a> {
         [x, inner, dy, du]: [&Tensor; 4],
     ) -> Result<(), TchError> {
         let own = |index: usize| gradients.get(index).and_then(|gradient| gradient.part(layer, projection));
-        if let (None, [(_, index)]) = (&self.mask, self.members.as_slice()) {
+        if let (None, [(_, index)]) = (&self.mask, self.members()) {
             let Some(gradient) = own(*index) else { return Ok(()) };
             add_outer(&gradient.b, dy, inner)?;
             return add_outer(&gradient.a, du, x);
@@ -237,7 +299,7 @@ impl<'a> AdapterGroup<'a> {
 
 /// Returns the scales `[len, sum of ranks]` of a group's rows from `start` on.
 fn mask(
-    runs: &[&AdapterRun<'_>],
+    runs: &[&IndexedRun<'_>],
     members: &[(&Adapter, usize)],
     start: i64,
     len: i64,

@@ -1,0 +1,189 @@
+//! A step of any batch, whose tensors are made for it.
+
+use std::ops::Range;
+
+use pl_kernels::cpu::BLOCK;
+use pl_model::{AdapterRows, AdapterRun, Config, forward_with_attention};
+use tch::{Device, IndexOp, Kind, TchError, Tensor};
+
+use super::single_rows::SingleRowAttention;
+use super::{LoadedAdapter, ModelTensors};
+use crate::executor::TokenBatch;
+
+/// Tensors of one batch.
+pub(super) struct PlainStep<'a> {
+    model: &'a ModelTensors,
+    device: Device,
+    tokens: Tensor,
+    positions: Tensor,
+    /// Cache slot of each row's key and value.
+    slots: Tensor,
+    /// The adapters, each with its range of rows.
+    adapter_runs: Vec<(Range<usize>, &'a LoadedAdapter)>,
+    /// Segments of one row, whose attention is one operation.
+    single_rows: Option<SingleRows>,
+    /// Segments of several rows.
+    segments: Vec<LongSegment>,
+}
+
+/// A row of a sequence that continues by one token.
+struct SingleRow<'a> {
+    row: i64,
+    blocks: &'a [u32],
+    /// Number of tokens with this one.
+    length: usize,
+}
+
+/// Segments with one row each.
+struct SingleRows {
+    /// `[n]`: rows in the batch; `None` if these are all rows of it.
+    rows: Option<Tensor>,
+    attention: SingleRowAttention,
+}
+
+/// A segment of several rows of one sequence.
+struct LongSegment {
+    rows: Range<i64>,
+    /// Cache slots of all tokens of the sequence so far.
+    context: Tensor,
+    /// `[rows, context]`: true where a row attends to a token.
+    mask: Tensor,
+}
+
+impl<'a> PlainStep<'a> {
+    pub(super) fn new(
+        model: &'a ModelTensors,
+        batch: &TokenBatch<'a, LoadedAdapter>,
+        device: Device,
+    ) -> Result<Self, TchError> {
+        let to_device = |values: &[i64]| Tensor::f_from_slice(values)?.f_to_device(device);
+        let (mut tokens, mut positions, mut slots) = (Vec::new(), Vec::new(), Vec::new());
+        let mut single: Vec<SingleRow<'_>> = Vec::new();
+        let mut segments = Vec::new();
+        for segment in &batch.segments {
+            let first = tokens.len() as i64;
+            let count = segment.tokens.len();
+            let end = segment.position + count;
+            let slot = |p: usize| i64::from(segment.blocks[p / BLOCK]) * BLOCK as i64 + (p % BLOCK) as i64;
+            tokens.extend(segment.tokens.iter().map(|id| i64::from(*id)));
+            positions.extend(segment.position as i64..end as i64);
+            slots.extend((segment.position..end).map(slot));
+            if count == 1 {
+                single.push(SingleRow { row: first, blocks: segment.blocks, length: end });
+            } else {
+                let context: Vec<i64> = (0..end).map(slot).collect();
+                let mask = Tensor::f_ones([count as i64, end as i64], (Kind::Bool, device))?
+                    .f_tril(segment.position as i64)?;
+                segments.push(LongSegment {
+                    rows: first..first + count as i64,
+                    context: to_device(&context)?,
+                    mask,
+                });
+            }
+        }
+        let all = segments.is_empty();
+        let single_rows =
+            if single.is_empty() { None } else { Some(SingleRows::new(&single, all, model, device)?) };
+        Ok(Self {
+            model,
+            device,
+            tokens: to_device(&tokens)?,
+            positions: to_device(&positions)?,
+            slots: to_device(&slots)?,
+            adapter_runs: batch.adapter_runs(),
+            single_rows,
+            segments,
+        })
+    }
+
+    /// Runs the model over a cache. Returns the states of all rows `[rows, hidden]` after the final norm.
+    pub(super) fn run(&self, cache: &[Tensor]) -> Result<Tensor, TchError> {
+        let ModelTensors { config, weights, rope, .. } = self.model;
+        let rope = rope.select(&self.positions);
+        let run = |(rows, own): &(Range<usize>, &'a LoadedAdapter)| AdapterRun {
+            rows: rows.clone(),
+            adapter: &own.factors,
+            finite: own.finite,
+        };
+        let adapters = AdapterRows::new(self.adapter_runs.iter().map(run).collect())?;
+        let attend = |layer: usize, q: &Tensor, k: &Tensor, v: &Tensor| {
+            self.attend(&cache[layer], config, q, k, &v.f_view_as(k)?)
+        };
+        forward_with_attention(config, weights, adapters, &self.tokens, rope, attend)
+    }
+
+    fn attend(
+        &self,
+        layer_cache: &Tensor,
+        config: &Config,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+    ) -> Result<Tensor, TchError> {
+        let _ = layer_cache.shallow_clone().f_index_copy_(0, &self.slots, &Tensor::f_stack(&[k, v], 1)?)?;
+        if let Some(single @ SingleRows { rows: None, .. }) = &self.single_rows {
+            return single.attend(q, layer_cache)?.f_flatten(1, 2);
+        }
+        let out = Tensor::f_empty([self.tokens.size()[0], config.q_width()], (q.kind(), self.device))?;
+        let group = config.heads / config.kv_heads;
+        if let Some(single @ SingleRows { rows: Some(rows), .. }) = &self.single_rows {
+            let mixed = single.attend(q, layer_cache)?.f_flatten(1, 2)?;
+            let _ = out.shallow_clone().f_index_copy_(0, rows, &mixed)?;
+        }
+        for segment in &self.segments {
+            let (first, count) = (segment.rows.start, segment.rows.end - segment.rows.start);
+            let context = layer_cache.f_index_select(0, &segment.context)?.f_permute([1, 2, 0, 3])?;
+            let length = segment.context.size()[0];
+            let expand = |x: Tensor| {
+                x.f_unsqueeze(1)?
+                    .f_expand([config.kv_heads, group, length, config.head_dim], false)?
+                    .f_reshape([1, config.heads, length, config.head_dim])
+            };
+            let q = q.f_narrow(0, first, count)?.f_transpose(0, 1)?.f_unsqueeze(0)?;
+            let mixed = attention(&q, &expand(context.i(0))?, &expand(context.i(1))?, &segment.mask)?;
+            let mixed = mixed.f_squeeze_dim(0)?.f_transpose(0, 1)?.f_reshape([count, -1])?;
+            out.f_narrow(0, first, count)?.f_copy_(&mixed)?;
+        }
+        Ok(out)
+    }
+}
+
+impl SingleRows {
+    /// Prepares rows with the blocks and the number of tokens of their sequences. `all` is true if the batch has no others.
+    fn new(
+        rows: &[SingleRow<'_>],
+        all: bool,
+        model: &ModelTensors,
+        device: Device,
+    ) -> Result<Self, TchError> {
+        let longest = rows.iter().map(|row| row.length).max().unwrap_or(0);
+        let columns = longest.div_ceil(BLOCK);
+        let mut tables = vec![0i32; rows.len() * columns];
+        for (to, row) in tables.chunks_exact_mut(columns.max(1)).zip(rows) {
+            for (to, block) in to.iter_mut().zip(row.blocks) {
+                *to = *block as i32;
+            }
+        }
+        let lengths: Vec<i32> = rows.iter().map(|row| row.length as i32).collect();
+        let tables = Tensor::f_from_slice(&tables)?.f_view([rows.len() as i64, columns as i64])?;
+        let (tables, lengths) =
+            (tables.f_to_device(device)?, Tensor::f_from_slice(&lengths)?.f_to_device(device)?);
+        let (kind, head_dim) = (model.weights.embed.kind(), model.config.head_dim);
+        let attention = SingleRowAttention::new(tables, lengths, longest, kind, head_dim)?;
+        let rows: Vec<i64> = rows.iter().map(|row| row.row).collect();
+        let rows = if all { None } else { Some(Tensor::f_from_slice(&rows)?.f_to_device(device)?) };
+        Ok(Self { rows, attention })
+    }
+
+    /// Computes the attention `[n, heads, D]` of the rows of `q`, `[T, heads, D]`.
+    fn attend(&self, q: &Tensor, cache: &Tensor) -> Result<Tensor, TchError> {
+        match &self.rows {
+            Some(rows) => self.attention.attend(&q.f_index_select(0, rows)?, cache),
+            None => self.attention.attend(q, cache),
+        }
+    }
+}
+
+fn attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor) -> Result<Tensor, TchError> {
+    Tensor::f_scaled_dot_product_attention(q, k, v, Some(mask), 0.0, false, None, false)
+}

@@ -1,0 +1,116 @@
+//! The engine's thread with recorded steps: completions are those of the plain way.
+
+use std::sync::mpsc;
+
+use pl_types::{Completion, Grammar, Request, Sampling};
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::config::{PolicyWeights, WeightUpdate};
+use crate::during_update::DuringUpdate;
+use crate::message::WorkerMessage;
+use crate::policies::Policies;
+use crate::stats::EngineStats;
+use crate::worker::Worker;
+
+fn tiny() -> BaseModel {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny");
+    let Model { config, weights, tokenizer, .. } = Model::load(folder, Device::Cpu, Dtype::F32).unwrap();
+    BaseModel { config, weights, tokenizer, dtype: Dtype::F32 }
+}
+
+fn adapter(config: &Config, seed: u8) -> Adapter {
+    let adapter = Adapter::new(config, 4, 8.0, &Projection::ALL, [seed; 32]).unwrap();
+    tch::manual_seed(i64::from(seed));
+    for (name, mut tensor) in adapter.parameters() {
+        if name.contains("lora_B") {
+            let _ = tensor.normal_(0.0, 0.3);
+        }
+    }
+    adapter
+}
+
+/// Prompts of three policies, some with a grammar, some of which end before others.
+fn requests() -> Vec<Request> {
+    let grammar =
+        Grammar::Lark("start: \"[\" (item (\",\" item)*)? \"]\"\nitem: start | /[a-z]{1,9}/\n".into());
+    let grammar = Arc::new(grammar);
+    (0..12u32)
+        .map(|index| Request {
+            policy: index as usize % 3,
+            prompt: (0..5 + index * 3).map(|i| (index * 131 + i * i * 17 + i * 7) % 296 + 3).collect(),
+            seeds: vec![[index as u8; 32]; 1 + index as usize % 2],
+            max_tokens: 6 + index * 2,
+            sampling: Sampling {
+                grammar: (index % 4 == 3).then(|| Arc::clone(&grammar)),
+                ..Sampling::with_temperature(if index % 5 == 4 { 0.0 } else { 1.0 })
+            },
+            stop: Arc::new([]),
+            stop_ids: Arc::new([]),
+            top_logprobs: 0,
+            listener: None,
+        })
+        .collect()
+}
+
+/// Plays the requests twice, with another version of an adapter and of the weights in between.
+fn play(recorded: bool) -> (Vec<Completion>, EngineStats) {
+    let (sender, receiver) = mpsc::channel();
+    let counters = Arc::new(Counters::default());
+    let own = Arc::clone(&counters);
+    let thread = std::thread::spawn(move || {
+        let recorder = recorded.then(|| Rc::new(Repeater::default()) as Rc<dyn GraphRecorder>);
+        let executor = Libtorch { recorder, ..Libtorch::new(Device::Cpu, true, Arc::clone(&own)) };
+        let base = tiny();
+        let policies = [Some(adapter(&base.config, 1)), Some(adapter(&base.config, 2)), None]
+            .map(|adapter| PolicyWeights { base: 0, adapter, version: 1 });
+        // So few blocks that sequences are preempted.
+        let cache = 12 * executor.block_bytes(&base) as u64;
+        let policies = Policies::new(&executor, vec![base], policies.into(), cache).unwrap();
+        Worker::new(executor, policies, 8, own, receiver).run();
+    });
+    let base = tiny();
+    let mut completions = Vec::new();
+    let updates =
+        [None, Some((0, adapter(&base.config, 3).into())), Some((2, base.weights.map(|t| t * 1.01).into()))];
+    for update in updates {
+        if let Some((policy, update)) = update {
+            let (reply, done) = mpsc::sync_channel(1);
+            let update: WeightUpdate = update;
+            sender.send(WorkerMessage::Publish { policy, update, version: 2, reply }).unwrap();
+            done.recv().unwrap().unwrap();
+        }
+        let replies: Vec<_> = requests()
+            .into_iter()
+            .map(|request| {
+                let (reply, response) = oneshot::channel();
+                let during_update = DuringUpdate::Finish;
+                sender.send(WorkerMessage::Generate { request, during_update, reply }).unwrap();
+                response
+            })
+            .collect();
+        for reply in replies {
+            completions.extend(reply.blocking_recv().unwrap().unwrap());
+        }
+    }
+    drop(sender);
+    thread.join().unwrap();
+    (completions, counters.snapshot())
+}
+
+#[test]
+fn completions_are_those_of_the_plain_way() {
+    let (expected, plain) = play(false);
+    let (got, recorded) = play(true);
+    assert_eq!(plain.replayed_steps, 0);
+    // Few steps have a prompt in them, or are the first of their shape.
+    assert!(recorded.replayed_steps * 2 > recorded.steps, "{recorded:?}");
+    assert!(recorded.preemptions > 0, "{recorded:?}");
+    assert_eq!(got.len(), expected.len());
+    for (got, expected) in got.iter().zip(&expected) {
+        assert_eq!(got.tokens, expected.tokens);
+        for (a, b) in got.logprobs.iter().zip(&expected.logprobs) {
+            assert!((a - b).abs() < 1e-4, "{a} {b}");
+        }
+    }
+}
