@@ -110,17 +110,20 @@ def doctor(kit):
     return figures
 
 
+def tests(expression):
+    """The command that runs the tests of an expression of nextest."""
+    return [
+        KIT / "bin/cargo-nextest", "nextest", "run", "--archive-file", KIT / "tests.tar.zst",
+        "--workspace-remap", KIT / "source", "--no-fail-fast", "--test-threads", "4", "--status-level", "fail",
+        "-E", expression,
+    ]
+
+
 def parity(kit):
     """The tests of the crates that compute on the device."""
-    archive = KIT / "tests.tar.zst"
-    command = [
-        KIT / "bin/cargo-nextest", "nextest", "run", "--archive-file", archive, "--workspace-remap", KIT / "source",
-        "--no-fail-fast", "--test-threads", "4", "--status-level", "fail",
-        # Without the simulations of devices, which are compiled from sources.
-        "-E", "(package(pl-kernels) - test(/^cuda::(head|paged)::tests::/) - binary(graphs))"
-        " + test(/^network::transformer::attention::/)",
-    ]
-    code, output = kit.run(command, 240)
+    # Without the simulations of devices, which are compiled from sources.
+    kernels = "(package(pl-kernels) - test(/^cuda::(head|paged)::tests::/) - binary(graphs))"
+    code, output = kit.run(tests(f"{kernels} + test(/^network::transformer::attention::/)"), 240)
     summary = next((line.strip() for line in output.splitlines() if "Summary" in line), "no summary")
     figures = {"summary": summary, "failed": [line.strip() for line in output.splitlines() if " FAIL " in line]}
     check(code, output, figures)
@@ -237,6 +240,26 @@ def models(kit):
     return figures
 
 
+def sanitizer(kit):
+    """The tests of the kernels under compute-sanitizer: accesses outside of their memory, and races within a block."""
+    if kit.device == "cpu":
+        raise Skipped("it watches GPUs")
+    packed = KIT / "sanitizer/bin/compute-sanitizer"
+    program = packed if packed.is_file() else shutil.which("compute-sanitizer")
+    if program is None:
+        raise Skipped("compute-sanitizer is not installed")
+    figures, failed = {}, []
+    for tool in ("memcheck", "racecheck"):
+        command = [program, "--tool", tool, "--target-processes", "all", "--error-exitcode", "9"]
+        code, output = kit.run([*command, *tests("package(pl-kernels) & binary(cuda)")], 150)
+        summaries = {line.strip("= ") for line in output.splitlines() if "SUMMARY" in line}
+        figures[tool] = {"code": code, "summaries": sorted(summaries), "output": tail(output) if code != 0 else []}
+        failed += [tool] if code != 0 else []
+    if failed:
+        raise Failed(f"{', '.join(failed)} failed", figures=figures)
+    return figures
+
+
 def peers(kit):
     """The update of transformers beside the project's, where transformers is installed."""
     if importlib.util.find_spec("transformers") is None:
@@ -262,7 +285,7 @@ def profile(kit):
 
 
 # In the order of their worth, should the time end.
-STAGES = [machine, doctor, parity, steps, same_bits, decode, benches, models, peers, profile]
+STAGES = [machine, doctor, parity, steps, same_bits, decode, benches, models, sanitizer, peers, profile]
 
 
 def tail(output):

@@ -17,6 +17,13 @@ const NVRTC: Wheel = Wheel {
     sha256: "ad9b6d2ead2435f11cbb6868809d2adeeee302e9bb94bcf0539c7a40d80e8575",
 };
 
+/// compute-sanitizer: checks what kernels do to memory while they run.
+const SANITIZER: Wheel = Wheel {
+    name: "nvidia-cuda-sanitizer-api",
+    version: "13.0.85",
+    sha256: "b1efff95f63b6fe40dc83801d598550542364393957775912a1abf396904331c",
+};
+
 /// Wheels of libtorch's CUDA half, in addition to those of its CPU half.
 pub const LIBRARIES: [Wheel; 12] = [
     NVRTC,
@@ -87,6 +94,19 @@ pub fn nvrtc(cache: &Path) -> Result<()> {
             (file == "libnvrtc.so.13" || file == "libnvrtc-builtins.so.13.0").then(|| file.into())
         })
     })
+}
+
+/// Fetches compute-sanitizer. Returns its folder, with `bin` and `lib`.
+pub fn sanitizer(cache: &Path) -> Result<PathBuf> {
+    let folder = cache.join(format!("compute-sanitizer-{}", SANITIZER.version));
+    cache::folder(&folder, |partial| {
+        eprintln!("      fetching 18 MB, once for all checkouts");
+        fetch::unpack(&[SANITIZER], partial, |name| {
+            let file = name.strip_prefix("nvidia/cu13/")?;
+            (file.starts_with("bin/") || file.starts_with("lib/")).then(|| file.into())
+        })
+    })?;
+    Ok(folder)
 }
 
 /// Maps a member of a wheel to its path. Only libraries have one; they find each other by relative paths. Those of

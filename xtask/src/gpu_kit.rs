@@ -8,6 +8,7 @@
 //!   gpu-kit/tests.tar.zst       tests of the crates that compute on the device, for gpu-kit/bin/cargo-nextest
 //!   gpu-kit/source/…            what these tests read
 //!   gpu-kit/benches/…           benchmarks
+//!   gpu-kit/sanitizer/…         compute-sanitizer
 //!   gpu-kit/cache/models/…      SmolLM2
 //!   gpu-kit/examples, peers, tiny
 //! ```
@@ -26,6 +27,7 @@ use pl_toolchain::cache;
 use serde_json::{Value, json};
 
 use crate::cargo::cargo;
+use crate::cuda;
 use crate::dist::{self, Member, VERSION};
 use crate::setup;
 
@@ -56,7 +58,9 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<()> {
     };
     let program = setup::all(root)?;
     let into = root.join("target/gpu-kit");
-    let parts = write(&members(root, &program, benches(root)?)?, &into)?;
+    let mut more = benches(root)?;
+    more.extend(sanitizer()?);
+    let parts = write(&members(root, &program, more)?, &into)?;
     for part in &parts {
         println!("{} ({:.1} MB)", part.display(), part.metadata()?.len() as f64 / 1e6);
     }
@@ -68,14 +72,14 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the files of the kit.
-fn members(root: &Path, program: &Path, benches: Vec<Member>) -> Result<Vec<Member>> {
+/// Returns the files of the kit, with `more` that it can do without.
+fn members(root: &Path, program: &Path, more: Vec<Member>) -> Result<Vec<Member>> {
     let made = tempfile::tempdir().context("cannot make a temporary folder")?;
     let mut members = dist::package(root, program)?;
     members.extend(scripts(root)?);
     members.push(tests(root, made.path())?);
     members.push(Member { executable: true, ..Member::read("bin/cargo-nextest", &nextest(root)?)? });
-    members.extend(benches);
+    members.extend(more);
     members.push(model()?);
     let manifest =
         json!({ "version": VERSION, "commit": commit(root), "built_for": "libtorch 2.11, x86-64 Linux" });
@@ -184,6 +188,20 @@ fn benches(root: &Path) -> Result<Vec<Member>> {
         Ok(Member { executable: true, ..Member::read(format!("benches/{name}"), Path::new(path))? })
     };
     BENCHES.iter().map(member).collect()
+}
+
+/// Returns the files of compute-sanitizer.
+fn sanitizer() -> Result<Vec<Member>> {
+    let folder = cuda::sanitizer(&cache::root()?)?;
+    let mut members = Vec::new();
+    for part in ["bin", "lib"] {
+        for path in files_of(&folder.join(part))? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let member = Member::read(format!("sanitizer/{part}/{name}"), &path)?;
+            members.push(Member { executable: name == "compute-sanitizer", ..member });
+        }
+    }
+    Ok(members)
 }
 
 fn model() -> Result<Member> {

@@ -32,7 +32,8 @@ fn the_kit_runs_on_a_cpu_and_reports_what_it_did() {
     let folder = tempfile::tempdir().unwrap();
     let parts = write(&members(&root, &program, Vec::new()).unwrap(), &folder.path().join("parts")).unwrap();
     let out = folder.path().join("report");
-    let stages = ["--stages", "machine,doctor,parity,models,profile", "--seconds", "300"].map(str::to_owned);
+    let stages =
+        ["--stages", "machine,doctor,parity,models,sanitizer,profile", "--seconds", "300"].map(str::to_owned);
     dry_run(&root, &parts, folder.path(), &out, &stages).unwrap();
     let report: Value = serde_json::from_slice(&fs::read(out.join("report.json")).unwrap()).unwrap();
     let verdict = |name: &str| {
@@ -40,6 +41,7 @@ fn the_kit_runs_on_a_cpu_and_reports_what_it_did() {
         stages.iter().find(|stage| stage["stage"] == name).unwrap()["verdict"].clone()
     };
     assert_eq!(["doctor", "parity", "models"].map(verdict), ["passed"; 3], "{report:#}");
+    assert_eq!(verdict("sanitizer"), "skipped");
     let figures = &report["stages"][3]["figures"]["qwen3-small"];
     assert_eq!(figures["steps"], 2);
     assert!(figures["trained_tokens_per_second"].as_f64().unwrap() > 0.0);
