@@ -20,8 +20,9 @@ const NVRTC: Wheel = Wheel {
 /// compute-sanitizer: checks what kernels do to memory while they run.
 const SANITIZER: Wheel = Wheel {
     name: "nvidia-cuda-sanitizer-api",
-    version: "13.0.85",
-    sha256: "b1efff95f63b6fe40dc83801d598550542364393957775912a1abf396904331c",
+    // Earlier wheels lack programs that it starts.
+    version: "13.5.25",
+    sha256: "5df2efbdf605a812c6bac07600dd3d801cb9d334a30376113a6f1e2bc0679f54",
 };
 
 /// Wheels of libtorch's CUDA half, in addition to those of its CPU half.
@@ -96,14 +97,14 @@ pub fn nvrtc(cache: &Path) -> Result<()> {
     })
 }
 
-/// Fetches compute-sanitizer. Returns its folder, with `bin` and `lib`.
+/// Fetches compute-sanitizer. Returns the folder of its programs and libraries.
 pub fn sanitizer(cache: &Path) -> Result<PathBuf> {
     let folder = cache.join(format!("compute-sanitizer-{}", SANITIZER.version));
     cache::folder(&folder, |partial| {
         eprintln!("      fetching 18 MB, once for all checkouts");
         fetch::unpack(&[SANITIZER], partial, |name| {
-            let file = name.strip_prefix("nvidia/cu13/")?;
-            (file.starts_with("bin/") || file.starts_with("lib/")).then(|| file.into())
+            let file = name.strip_prefix("nvidia/cu13/compute-sanitizer/")?;
+            (!file.contains('/')).then(|| file.into())
         })
     })?;
     Ok(folder)

@@ -192,16 +192,12 @@ fn benches(root: &Path) -> Result<Vec<Member>> {
 
 /// Returns the files of compute-sanitizer.
 fn sanitizer() -> Result<Vec<Member>> {
-    let folder = cuda::sanitizer(&cache::root()?)?;
-    let mut members = Vec::new();
-    for part in ["bin", "lib"] {
-        for path in files_of(&folder.join(part))? {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let member = Member::read(format!("sanitizer/{part}/{name}"), &path)?;
-            members.push(Member { executable: name == "compute-sanitizer", ..member });
-        }
-    }
-    Ok(members)
+    let member = |path: PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let member = Member::read(format!("sanitizer/{name}"), &path)?;
+        Ok(Member { executable: path.extension().is_none(), ..member })
+    };
+    files_of(&cuda::sanitizer(&cache::root()?)?)?.into_iter().map(member).collect()
 }
 
 fn model() -> Result<Member> {
