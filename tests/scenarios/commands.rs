@@ -52,6 +52,8 @@ fn every_example_passes_check() {
             "math-mixed Mixed",
             "mix L1",
             "plan-path L2",
+            "plan-path-l0 L0",
+            "plan-path-l1 L1",
             "search L2",
             "servers L2",
             "sokoban L0",
