@@ -204,7 +204,7 @@ mod tests {
             loaded.map(drop).map_err(|error| error.to_string())
         }),
         ("adapter", |source| {
-            let config = pl_model::Config::read(&tiny()).map_err(|error| error.to_string())?;
+            let config = pl_model::Config::read(tiny()).map_err(|error| error.to_string())?;
             pl_model::Adapter::load(source, &config).map(drop).map_err(|error| error.to_string())
         }),
         ("tasks.json", |source| pl_data::read_file(source).map(drop).map_err(|error| error.to_string())),
@@ -221,7 +221,7 @@ mod tests {
 
     fn write_project(folder: &Path) {
         std::fs::create_dir_all(folder.join("model")).unwrap();
-        let config = pl_model::Config::read(&tiny()).unwrap();
+        let config = pl_model::Config::read(tiny()).unwrap();
         let targets = [pl_model::Projection::ALL[0]];
         let adapter = pl_model::Adapter::new(&config, 1, 1.0, &targets, [0; 32]).unwrap();
         adapter.save(&folder.join("adapter")).unwrap();
