@@ -183,12 +183,12 @@ pub enum Notice {
     },
     /// Servers that generate for policies have failed or work again.
     Fleet(FleetEvent),
-    /// A worker begins to play the tasks of a run.
+    /// A worker or a learner has joined a run.
     JoinedRun {
         /// Name of the run's streams.
         run: String,
     },
-    /// A worker has played its last task of a run.
+    /// A worker or a learner has left a run.
     LeftRun {
         /// Name of the run's streams.
         run: String,
@@ -229,8 +229,8 @@ impl fmt::Display for Notice {
                 let run = run.display();
                 write!(f, "warning: {run} can't be marked as yours ({reason}); resuming it will need --trust")
             }
-            Notice::JoinedRun { run } => write!(f, "playing tasks of run {run}"),
-            Notice::LeftRun { run, played } => write!(f, "left run {run}; tasks played: {played}"),
+            Notice::JoinedRun { run } => write!(f, "joined run {run}"),
+            Notice::LeftRun { run, played } => write!(f, "left run {run}; tasks done: {played}"),
             Notice::NotDrawn { reason } => write!(f, "warning: {reason}"),
             Notice::NeverAudited => {
                 write!(
