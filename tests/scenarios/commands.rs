@@ -21,6 +21,20 @@ fn run_with_input(command: &mut std::process::Command, input: &str) -> Output {
 }
 
 #[test]
+fn recipes_of_the_paper_pass_check_and_plan() {
+    let folder = repository().join("examples/paper");
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 5);
+    for file in files {
+        succeed(pl_host().arg("check").arg(&file));
+        // Data sets are fetched when a run uses them: `plan` says so, whether the machine has them or not.
+        let plan = stdout(&succeed(pl_host().arg("plan").arg(&file)));
+        assert!(plan.contains("hf:Qwen/Qwen3-") && plan.contains("step      32 tasks, 32 trees"), "{plan}");
+        assert!(plan.contains("run       200 steps"), "{plan}");
+    }
+}
+
+#[test]
 fn every_example_passes_check() {
     let mut files: Vec<_> = std::fs::read_dir(repository().join("examples"))
         .unwrap()
