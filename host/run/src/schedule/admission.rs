@@ -1,11 +1,12 @@
 //! Admission: which episode starts next, and which step is handed to the trainer next.
 //!
 //! Steps and evaluations wait in line in the order in which the learners' weights made them possible, each step in as many
-//! parts as there are lanes ([`super::lanes`]); of parts that have not begun, those of older steps come first. An episode starts as soon as one of the slots is free and every episode of the
-//! parts before it has started, so the stragglers of a step play beside the first episodes of the steps after it. Finished parts
-//! wait until those of the same lane before them have been handed over, or their tasks are put into batches in the order in
-//! which they end ([`super::batches`]). Nothing here knows of time: the weights of an episode follow from its step alone
-//! ([`super::StepSchedule`]), and the order of a lane's steps never changes.
+//! parts as there are lanes ([`super::lanes`]); of parts that have not begun, those of older steps come first. An episode starts
+//! as soon as one of the slots is free and every episode of the parts before it has started, so the stragglers of a step play
+//! beside the first episodes of the steps after it. Finished parts wait until those of the same lane before them have been
+//! handed over, or their tasks are put into batches in the order in which they end ([`super::batches`]). Nothing here knows of
+//! time: the weights of an episode follow from its step alone ([`super::StepSchedule`]), and the order of a lane's steps never
+//! changes.
 //!
 //! A training run and the simulator ([`super::simulate`]) are driven by the same [`Admission`].
 //!
