@@ -24,12 +24,11 @@ mod step_results;
 mod step_times;
 mod step_weights;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_dsl::Override;
-use pl_dsl::workflow::{BatchOrder, LrSchedule, Scenario, Train, Workflow};
+use pl_dsl::workflow::{BatchOrder, LrSchedule, Train, Workflow};
 use pl_record::{FinishedSteps, Lock, RunFolder};
 use pl_trainer::checkpoint::EarlierVersion;
 use pl_trainer::{Learner, Trainer};
@@ -50,7 +49,6 @@ use crate::progress::Notice;
 use crate::resume::{changed_settings, copy_changeable_settings, fixed_settings};
 use crate::run_folder;
 use crate::schedule::StepSchedule;
-use crate::schedule::lanes::Lanes;
 use crate::session::{LocatedModels, Session, is_start_restored};
 use crate::stored::{StoredOverride, StoredWorkflow};
 use crate::workflow::CheckedWorkflow;
@@ -330,21 +328,8 @@ fn schedule_of(workflow: &Workflow, train: &Train, trainer: &Trainer, rollouts: 
         BatchOrder::Keys => StepSchedule::new(steps, learners.iter().map(own).collect()),
         BatchOrder::Arrival => StepSchedule::by_arrival(steps, u64::from(train.staleness), learners.len()),
     };
-    let schedule = schedule.with_updates(learners.iter().map(Learner::update_steps).collect());
-    // Tasks that follow from the results of the step before are drawn for all lanes together.
-    if rollouts.draws_in_turn() { schedule } else { schedule.with_lanes(lanes_of(workflow, learners)) }
-}
-
-/// Returns the lanes of a run's learners.
-fn lanes_of(workflow: &Workflow, learners: &[Learner]) -> Lanes {
-    let has_policy =
-        |learner: &&Learner, policy: usize| learner.policies().iter().any(|own| own.policy == policy);
-    let learner_of = |policy: usize| learners.iter().position(|learner| has_policy(&learner, policy));
-    let used = |scenario: &Scenario| match scenario.weight > 0.0 {
-        true => workflow.policies_of(scenario).into_iter().filter_map(learner_of).collect(),
-        false => BTreeSet::new(),
-    };
-    Lanes::new(learners.len(), &workflow.scenarios.iter().map(used).collect::<Vec<_>>())
+    let updates = learners.iter().map(Learner::update_steps).collect();
+    schedule.with_updates(updates).with_lanes(rollouts.lanes.clone())
 }
 
 /// Keeps the adapters that servers load in the run folder.

@@ -14,6 +14,8 @@
 
 use std::collections::BTreeSet;
 
+use pl_dsl::workflow::{Scenario, Workflow};
+
 /// Lane of each learner and scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lanes {
@@ -33,6 +35,16 @@ pub struct StepPart {
 impl Lanes {
     /// One lane for everything.
     pub const ONE: Lanes = Lanes { of_learner: Vec::new(), of_scenario: Vec::new(), count: 1 };
+
+    /// Lanes of a workflow whose learners have these policies each.
+    pub fn of_workflow(workflow: &Workflow, learners: &[Vec<usize>]) -> Lanes {
+        let learner_of = |policy: usize| learners.iter().position(|own| own.contains(&policy));
+        let used = |scenario: &Scenario| match scenario.weight > 0.0 {
+            true => workflow.policies_of(scenario).into_iter().filter_map(learner_of).collect(),
+            false => BTreeSet::new(),
+        };
+        Lanes::new(learners.len(), &workflow.scenarios.iter().map(used).collect::<Vec<_>>())
+    }
 
     /// Lanes of `learners` learners. `scenarios` has the learners that the episodes of each scenario may use; it is empty for one
     /// that is not played. What belongs to no other lane is in the first one.

@@ -68,7 +68,7 @@ impl OuterLoop<'_> {
         let clock = self.clock;
         let times = |(result, names): (&LearnerResult, &Vec<String>)| LearnerTimes {
             policies: names.clone(),
-            lane: self.schedule.lanes().of_learner(result.trained.learner),
+            lane: self.rollouts.lanes.of_learner(result.trained.learner),
             seconds: result.trained.update.seconds,
             wait: milliseconds(result.waited),
             start: clock.seconds(result.trained.started),

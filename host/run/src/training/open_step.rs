@@ -54,6 +54,8 @@ pub(super) struct OpenStep {
 /// Tasks of a scenario in a round.
 struct DrawnTasks {
     scenario: usize,
+    /// Lane of the scenario, for simulations of other schedules.
+    lane: usize,
     part: Part,
     player: Arc<dyn PlayEpisodes>,
     plan: Arc<RolloutPlan>,
@@ -172,7 +174,8 @@ impl OpenStep {
                 Part::Team => self.weights.player(Team::Scenario(scenario as u32), setup),
                 Part::Designer | Part::Design(_) => self.weights.setup(setup),
             };
-            round.push(DrawnTasks { scenario, part, player, plan: Arc::new(plan), attempts: Vec::new() });
+            let (lane, plan) = (rollouts.lanes.of_scenario(scenario), Arc::new(plan));
+            round.push(DrawnTasks { scenario, lane, part, player, plan, attempts: Vec::new() });
         }
         self.begin_round(round);
         Ok(())
@@ -217,13 +220,13 @@ impl OpenStep {
             }
             None => Arc::clone(&drawn.plan),
         };
-        let part = self.part;
+        let (part, lane) = (self.part, drawn.lane);
         let key = TaskKey { step: part.step, task: plan.first_task + task };
         let playing = async move {
             let started = Instant::now();
             let attempts = player.play(&plan, task, sample).await?;
             let tokens = attempts.iter().map(|attempt| attempt.result.summary.tokens).sum();
-            let time = EpisodeTime { task: key, lane: part.lane, started, ended: Instant::now(), tokens };
+            let time = EpisodeTime { task: key, lane, started, ended: Instant::now(), tokens };
             Ok(EndedEpisode { part, episode, scenario, attempts, time })
         };
         Some(tracing::Instrument::instrument(playing, self.span.clone()))
@@ -248,14 +251,14 @@ impl OpenStep {
         let mut counts = vec![0; rollouts.scenarios.len()];
         let may_refill = self.refills < rollouts.train.max_refills;
         let mut executions = Vec::new();
-        for DrawnTasks { scenario, part, plan, attempts, .. } in std::mem::take(&mut self.round) {
+        for DrawnTasks { scenario, lane, part, plan, attempts, .. } in std::mem::take(&mut self.round) {
             let tasks = plan.tasks.len();
             let batch = plan.collect(tasks, attempts);
             match (part, &rollouts.scenarios[scenario].designer) {
                 (Part::Designer, Some(designer)) => {
                     let (designs, all) = StepDesigns::new(scenario, designer, &plan, batch);
                     self.designs.push(designs);
-                    executions.extend(all.into_iter().map(|one| self.draw_executions(scenario, one)));
+                    executions.extend(all.into_iter().map(|one| self.draw_executions((scenario, lane), one)));
                     continue;
                 }
                 (Part::Design(design), _) => {
@@ -287,11 +290,12 @@ impl OpenStep {
         Ok(true)
     }
 
-    fn draw_executions(&self, scenario: usize, executions: Executions) -> DrawnTasks {
+    fn draw_executions(&self, (scenario, lane): (usize, usize), executions: Executions) -> DrawnTasks {
         let Executions { design, setup, plan } = executions;
         let player = self.weights.setup(&Arc::new(setup));
         DrawnTasks {
             scenario,
+            lane,
             part: Part::Design(design),
             player,
             plan: Arc::new(plan),

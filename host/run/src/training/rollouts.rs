@@ -9,6 +9,7 @@ use pl_dsl::workflow::{Curriculum, Evaluation, Rise, Train};
 use pl_record::versions::RecordedVersions;
 use pl_record::{TraceFile, Traces};
 use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutProgress, SPAN_TARGET, TaskSource, Trace};
+use pl_trainer::Learner;
 use pl_types::{EpisodeId, TaskKey, Transition};
 use serde_json::{Map, Value, json};
 use tracing::Instrument;
@@ -82,6 +83,8 @@ pub(super) struct Rollouts {
     pub trainings: Vec<Option<PolicyTraining>>,
     pub scenarios: Vec<TrainedScenario>,
     pub alternation: Alternation,
+    /// Lanes that the scenarios have where a schedule divides steps: one if tasks follow from the results of the step before.
+    pub lanes: Lanes,
     evaluations: Vec<(Evaluation, TaskSource)>,
     traces: Option<Traces>,
 }
@@ -143,16 +146,24 @@ impl Rollouts {
         let router = Arc::clone(&session.router);
         let trainings = workflow.policies.iter().map(|policy| policy.training.clone()).collect();
         let (alternation, traces) = (Alternation::new(workflow), None);
-        Ok(Rollouts {
+        let learners = session.trainer.learners().iter();
+        let policies = |learner: &Learner| learner.policies().iter().map(|own| own.policy).collect();
+        let lanes = Lanes::of_workflow(workflow, &learners.map(policies).collect::<Vec<_>>());
+        let mut rollouts = Rollouts {
             router,
             seed: session.seed,
             train,
             trainings,
             scenarios,
             alternation,
+            lanes,
             evaluations,
             traces,
-        })
+        };
+        if rollouts.draws_in_turn() {
+            rollouts.lanes = Lanes::ONE;
+        }
+        Ok(rollouts)
     }
 
     /// Writes the trace of every episode from now on.

@@ -44,6 +44,10 @@ fn lanes_have_the_same_results_at_any_pace() {
     assert!(versions.iter().all(|version| *version > 0), "{versions:?}");
     assert!(last.iter().all(|transition| transition.versions == versions));
 
+    // A run without overlap is one lane, and records those of other schedules for simulations.
+    workflow.try_run("sync", &["train.staleness=0", "train.steps=2"]).unwrap();
+    assert_eq!(read_costs(&workflow.path("sync")).unwrap().lanes.count(), 2);
+
     let ending = run_with_delays(&workflow, "stopped", &[], 11, Some(2));
     assert_eq!(ending, RunEnding::Interrupted);
     assert_eq!(resume(&workflow.path("stopped"), &[]).unwrap(), RunEnding::Done);
