@@ -28,7 +28,7 @@ struct Case {
     adapters: usize,
 }
 
-/// What a run gave.
+/// Result of a run.
 struct Run {
     completions: Vec<Completion>,
     /// Tokens per second, of the faster of two rounds after the first, which records.

@@ -5,7 +5,6 @@ mod barriers;
 mod collected_steps;
 mod cursor;
 mod designs;
-mod finished_step;
 mod in_flight;
 mod kept_versions;
 mod learner_threads;

@@ -183,8 +183,8 @@ impl DecodeGraphs {
         let step = &mut self.steps[index];
         self.replays += 1;
         step.last_use = self.replays;
-        // SAFETY: the step owns what it reads but for the tensors of the model, which is that of the recording: it has the same
-        // number.
+        // SAFETY: the step owns what it reads, except the tensors of the model. That is the model of the recording: it has the
+        // same number.
         let hidden = unsafe { step.work.replay() }?;
         self.counters.replayed_steps.fetch_add(1, Ordering::Relaxed);
         hidden.f_narrow(0, 0, batch.segments.len() as i64).map(Some)

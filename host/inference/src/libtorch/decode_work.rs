@@ -96,7 +96,7 @@ impl DecodeInputs {
     }
 }
 
-/// The work of a step. It owns all tensors that it reads, but for those of the model.
+/// The work of a step. It owns all tensors that it reads, except those of the model.
 pub(super) struct DecodeWork {
     model: Weak<ModelTensors>,
     /// Keys and values of each layer.

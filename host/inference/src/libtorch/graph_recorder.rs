@@ -54,7 +54,7 @@ struct CudaWork {
 
 impl RecordedWork for CudaWork {
     unsafe fn replay(&self) -> Result<&Tensor, TchError> {
-        // SAFETY: the work is kept and owns what it reads, but for tensors that the caller guarantees.
+        // SAFETY: the work is kept and owns what it reads, except tensors that the caller guarantees.
         unsafe { self.graph.replay() }?;
         Ok(&self.output)
     }

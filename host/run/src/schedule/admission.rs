@@ -18,7 +18,7 @@
 //! hand over                                  1, 2
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
 use pl_record::schedule::RecordedBatch;
@@ -163,38 +163,35 @@ impl Admission {
     /// Returns the next evaluation, the next part to draw, or the next episode.
     fn next_start(&mut self) -> Option<Action> {
         let is_full = self.running >= self.rules.slots.max(1);
-        // The weights of the oldest part of each lane.
-        let mut oldest: BTreeMap<usize, Vec<(usize, u64)>> = BTreeMap::new();
-        for (index, Entry { updates, work }) in self.queue.iter_mut().enumerate() {
-            let (part, state) = match work {
+        // Position of the oldest part of each lane.
+        let mut oldest = vec![None; self.last_steps.len()];
+        for index in 0..self.queue.len() {
+            let (part, state) = match &mut self.queue[index].work {
                 Work::Evaluation { begun, .. } if *begun || index > 0 => return None,
                 Work::Evaluation { update, begun } => {
                     *begun = true;
                     return Some(Action::Evaluate { update: *update });
                 }
-                Work::Part(part, state) => (*part, state),
+                Work::Part(part, state) => (*part, *state),
             };
-            match oldest.get(&part.lane) {
-                // Another version of the weights, or results of the step before, have to be awaited.
-                Some(first)
-                    if self.rules.draws_in_turn || !(self.rules.keeps_versions || first == updates) =>
-                {
-                    continue;
-                }
-                Some(_) => {}
-                None => drop(oldest.insert(part.lane, updates.clone())),
+            let first: usize = *oldest[part.lane].get_or_insert(index);
+            let has_same = || self.queue[first].updates == self.queue[index].updates;
+            // Another version of the weights, or results of the step before, have to be awaited.
+            if first != index && (self.rules.draws_in_turn || !(self.rules.keeps_versions || has_same())) {
+                continue;
             }
-            match *state {
+            match state {
                 State::Drawing => return None,
                 State::Undrawn if is_full => return None,
                 State::Undrawn => {
-                    *state = State::Drawing;
+                    self.queue[index].work = Work::Part(part, State::Drawing);
                     return Some(Action::Draw { part });
                 }
                 State::Playing { total, started, .. } if started < total && is_full => return None,
                 State::Playing { total, started, ended } if started < total => {
                     self.running += 1;
-                    *state = State::Playing { total, started: started + 1, ended };
+                    let state = State::Playing { total, started: started + 1, ended };
+                    self.queue[index].work = Work::Part(part, state);
                     return Some(Action::Start { part, episode: started });
                 }
                 State::Playing { .. } | State::Collecting { .. } => {}

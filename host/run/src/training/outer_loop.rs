@@ -3,9 +3,11 @@
 //! The rollout thread ([`super::rollout_thread`]) plays, the threads of the learners ([`super::learner_threads`]) train,
 //! and this one writes the run folder. [`StepSchedule`] names the weights that each step is played with. Learners train at
 //! their own pace; they wait for each other at the steps after which the team is evaluated or saved. Methods of the loop that
-//! write what is finished are in [`super::finished_step`]. A run that was killed at any moment continues from its last checkpoint
+//! write what is finished are in [`finished_step`]. A run that was killed at any moment continues from its last checkpoint
 //! and ends as if it had never been killed: everything that the loop writes is either named in the checkpoint's [`LoopState`] or
 //! cut off when the run resumes. Steps that were played ahead of their update are named too.
+
+mod finished_step;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -174,42 +176,42 @@ impl TrainingRun<'_> {
 }
 
 /// The side of the loop that the learners and the run folder are on.
-pub(super) struct OuterLoop<'r> {
-    pub(super) host: &'r Host,
-    pub(super) train: &'r Train,
-    pub(super) schedule: &'r StepSchedule,
+struct OuterLoop<'r> {
+    host: &'r Host,
+    train: &'r Train,
+    schedule: &'r StepSchedule,
     /// True if it repeats the schedule of an earlier run.
-    pub(super) repeats: bool,
-    pub(super) rollouts: &'r Rollouts,
-    pub(super) router: &'r PolicyRouter,
+    repeats: bool,
+    rollouts: &'r Rollouts,
+    router: &'r PolicyRouter,
     /// Workers that play the episodes. `None` if this process does.
-    pub(super) cluster: Option<&'r ClusterRun>,
+    cluster: Option<&'r ClusterRun>,
     /// Seed of the run.
-    pub(super) seed: u64,
+    seed: u64,
     /// Cores of each learner. Empty for all of them.
-    pub(super) learner_cores: &'r [Vec<u32>],
+    learner_cores: &'r [Vec<u32>],
     /// Learners in processes of their own.
-    pub(super) remote: BTreeMap<usize, RemoteLearner>,
-    pub(super) folder: &'r mut RunFolder,
-    pub(super) state: &'r mut LoopState,
+    remote: BTreeMap<usize, RemoteLearner>,
+    folder: &'r mut RunFolder,
+    state: &'r mut LoopState,
     /// Steps that were played and that some learner has not trained on yet. Their step files are written.
-    pub(super) played: BTreeMap<u64, Arc<PlayedStep>>,
+    played: BTreeMap<u64, Arc<PlayedStep>>,
     /// Transitions of the parts of steps that are not whole yet.
-    pub(super) parts: BTreeMap<StepPart, Arc<Vec<Transition>>>,
+    parts: BTreeMap<StepPart, Arc<Vec<Transition>>>,
     /// Last step that the rollout thread was asked to play, of each lane.
-    pub(super) last_planned: Vec<u64>,
+    last_planned: Vec<u64>,
     /// Finished steps that later updates train on.
-    pub(super) collected: CollectedSteps,
+    collected: CollectedSteps,
     /// Empty if all learners have the same staleness.
-    pub(super) kept: KeptVersions,
-    pub(super) checkpoints: Checkpoints,
-    pub(super) handovers: UnboundedSender<Handover>,
+    kept: KeptVersions,
+    checkpoints: Checkpoints,
+    handovers: UnboundedSender<Handover>,
     /// Sender of `events`, for the threads of the learners.
-    pub(super) sender: EventSender,
-    pub(super) events: Receiver<Result<LoopEvent, Error>>,
-    pub(super) clock: Clock,
+    sender: EventSender,
+    events: Receiver<Result<LoopEvent, Error>>,
+    clock: Clock,
     /// End of the last step's updates, or of the evaluation and the checkpoint after them.
-    pub(super) trained_until: Instant,
+    trained_until: Instant,
 }
 
 impl OuterLoop<'_> {
@@ -249,7 +251,7 @@ impl OuterLoop<'_> {
         Ok(RunEnding::Done)
     }
 
-    pub(super) fn is_evaluation_due(&self, step: u64) -> bool {
+    fn is_evaluation_due(&self, step: u64) -> bool {
         self.rollouts.evaluates_after(step, step == self.schedule.steps())
     }
 
@@ -444,7 +446,7 @@ impl OuterLoop<'_> {
     }
 
     /// Waits for the next event. Returns `None` for a step or part that was played, which it keeps.
-    pub(super) fn next_event(&mut self) -> Result<Option<LoopEvent>, Error> {
+    fn next_event(&mut self) -> Result<Option<LoopEvent>, Error> {
         let event = self.events.recv().unwrap_or(Err(Error::Engine(GenerateError::Stopped)))?;
         let played = match event {
             LoopEvent::Rollout(RolloutEvent::Played(played)) => played,

@@ -247,19 +247,15 @@ impl RolloutThread<'_> {
             results.versions.clear();
         }
         let lanes = self.schedule.lanes();
-        let parts = self.parts.entry(part.step).or_default();
+        let mut parts = self.parts.remove(&part.step).unwrap_or_default();
         if parts.len() + 1 < lanes.count() {
             let transitions = Arc::new(results.transitions());
             parts.insert(part.lane, results);
+            self.parts.insert(part.step, parts);
             return Ok(RolloutEvent::PartPlayed { part, transitions });
         }
-        let whole = match self.parts.remove(&part.step) {
-            Some(mut parts) if !parts.is_empty() => {
-                parts.insert(part.lane, results);
-                StepResults::merge(lanes, parts).ok_or(Error::Engine(GenerateError::Stopped))?
-            }
-            _ => results,
-        };
+        parts.insert(part.lane, results);
+        let whole = StepResults::merge(lanes, parts).ok_or(Error::Engine(GenerateError::Stopped))?;
         let played = whole.into_step(self.rollouts, self.host)?;
         if self.rollouts.draws_in_turn() {
             self.cursors.fill(played.cursors.clone());

@@ -89,7 +89,7 @@ impl StepResults {
             all.designs.extend(part.designs);
         }
         all.times.sort_by_key(|time| time.started);
-        if !all.versions.is_empty() {
+        if lanes.count() > 1 && !all.versions.is_empty() {
             let transitions = all.batches.iter_mut().flat_map(|one| &mut one.batch.transitions);
             transitions.for_each(|one| one.versions.clone_from(&all.versions));
         }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use pl_kernels::cpu::affinity::available_cores;
 use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Host, Permissions, Progress, RunOptions, StopRequest, TrainingRun,
-    select_device,
+    CheckedWorkflow, DevicePreference, Host, NoProgress, Permissions, Progress, RunOptions, StopRequest,
+    TrainingRun, select_device,
 };
 
 use crate::support::{EMBEDDED, Workflow, metrics, parse, resume};
@@ -26,18 +26,12 @@ impl Progress for Watch {
             seen.0.push(available_cores().unwrap());
             seen.1 = engines();
         }
-        Box::new(Ignored)
+        NoProgress.start(activity)
     }
 
     fn notice(&self, _: &Notice) {}
 
     fn metrics(&self, _: &MetricsLine<'_>) {}
-}
-
-struct Ignored;
-
-impl Tracker for Ignored {
-    fn update(&mut self, _: u64, _: u64) {}
 }
 
 /// Returns the cores of each engine's thread, as the system writes them.

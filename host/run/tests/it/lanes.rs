@@ -9,8 +9,8 @@ use pl_record::read_transitions;
 use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
 use pl_run::schedule::simulate::{Simulation, read_costs};
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Host, Permissions, Progress, RunEnding, RunOptions, StopRequest,
-    TrainingRun, select_device,
+    CheckedWorkflow, DevicePreference, Host, NoProgress, Permissions, Progress, RunEnding, RunOptions,
+    StopRequest, TrainingRun, select_device,
 };
 
 use crate::schedule::{assert_same_results, run_with_delays, try_with_delays};
@@ -52,12 +52,16 @@ fn lanes_have_the_same_results_at_any_pace() {
     assert_eq!(ending, RunEnding::Interrupted);
     assert_eq!(resume(&workflow.path("stopped"), &[]).unwrap(), RunEnding::Done);
     assert_same(&workflow, "lockstep", "stopped");
-    // As after a kill between two checkpoints.
-    let often = ["train.checkpoint_every=3", "train.keep_checkpoints=9"];
-    assert_eq!(run_with_delays(&workflow, "killed", &often, 3, None), RunEnding::Done);
+    assert_a_kill_changes_nothing(&workflow, &[]);
+}
+
+/// Checks that a run which was killed between two checkpoints ends as the one in `lockstep`.
+fn assert_a_kill_changes_nothing(workflow: &Workflow, overrides: &[&str]) {
+    let often = [overrides, &["train.checkpoint_every=3", "train.keep_checkpoints=9"]].concat();
+    assert_eq!(run_with_delays(workflow, "killed", &often, 3, None), RunEnding::Done);
     std::fs::remove_dir_all(workflow.path("killed/checkpoints/step-00000006")).unwrap();
     assert_eq!(resume(&workflow.path("killed"), &[]).unwrap(), RunEnding::Done);
-    assert_same(&workflow, "lockstep", "killed");
+    assert_same(workflow, "lockstep", "killed");
 }
 
 #[test]
@@ -68,11 +72,7 @@ fn lanes_may_have_a_staleness_and_a_window_of_their_own() {
     workflow.try_run("lockstep", &lockstep).unwrap();
     assert_eq!(run_with_delays(&workflow, "apart", &own, 5, None), RunEnding::Done);
     assert_same(&workflow, "lockstep", "apart");
-    let often = [&own[..], &["train.checkpoint_every=3", "train.keep_checkpoints=9"]].concat();
-    assert_eq!(run_with_delays(&workflow, "killed", &often, 3, None), RunEnding::Done);
-    std::fs::remove_dir_all(workflow.path("killed/checkpoints/step-00000006")).unwrap();
-    assert_eq!(resume(&workflow.path("killed"), &[]).unwrap(), RunEnding::Done);
-    assert_same(&workflow, "lockstep", "killed");
+    assert_a_kill_changes_nothing(&workflow, &own);
 }
 
 /// Whole models replace each other: the weights of a lane do so beside the episodes of the other.
@@ -114,18 +114,12 @@ impl Progress for Held {
                 assert!(!waited.1.timed_out(), "the other team waits for the learner that is held");
             }
         }
-        Box::new(Ignored)
+        NoProgress.start(activity)
     }
 
     fn notice(&self, _: &Notice) {}
 
     fn metrics(&self, _: &MetricsLine<'_>) {}
-}
-
-struct Ignored;
-
-impl Tracker for Ignored {
-    fn update(&mut self, _: u64, _: u64) {}
 }
 
 #[test]

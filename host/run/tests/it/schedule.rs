@@ -11,7 +11,7 @@ use pl_record::{TraceFile, Traces};
 use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
 use pl_run::schedule::simulate::read_costs;
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Error, Host, Permissions, Progress, RunEnding, RunOptions,
+    CheckedWorkflow, DevicePreference, Error, Host, NoProgress, Permissions, Progress, RunEnding, RunOptions,
     StopRequest, TrainingRun, select_device,
 };
 
@@ -38,9 +38,9 @@ impl Delays {
 }
 
 impl Progress for Delays {
-    fn start(&self, _: Activity<'_>) -> Box<dyn Tracker> {
+    fn start(&self, activity: Activity<'_>) -> Box<dyn Tracker> {
         self.pause();
-        Box::new(Ignored)
+        NoProgress.start(activity)
     }
 
     fn notice(&self, _: &Notice) {}
@@ -53,12 +53,6 @@ impl Progress for Delays {
             stop.request();
         }
     }
-}
-
-struct Ignored;
-
-impl Tracker for Ignored {
-    fn update(&mut self, _: u64, _: u64) {}
 }
 
 /// Runs a workflow in a subfolder with pauses, and stops it after a step.

@@ -14,13 +14,13 @@ use crate::model_card::model_cards;
 use crate::progress::{MetricsLine, StepSeconds};
 use crate::run_folder::draw;
 
-use super::loop_events::{LoopEvent, RolloutEvent};
-use super::loop_state::StepAhead;
-use super::metrics_lines::{evaluation_line, step_line};
-use super::outer_loop::OuterLoop;
-use super::pace::LearnerResult;
-use super::rollouts::PlayedStep;
-use super::step_times::{EpisodeColumns, LearnerTimes, StepTimes, milliseconds};
+use super::OuterLoop;
+use crate::training::loop_events::{LoopEvent, RolloutEvent};
+use crate::training::loop_state::StepAhead;
+use crate::training::metrics_lines::{evaluation_line, step_line};
+use crate::training::pace::LearnerResult;
+use crate::training::rollouts::PlayedStep;
+use crate::training::step_times::{EpisodeColumns, LearnerTimes, StepTimes, milliseconds};
 
 impl OuterLoop<'_> {
     /// Writes the lines of a step that all learners have trained on.
