@@ -3,16 +3,19 @@
 pub mod affinity;
 mod attention;
 mod elementwise;
+mod groups;
 mod matrix;
 mod product;
 mod rotary;
 mod simd;
 mod softmax;
+mod storage;
 mod thread_pool;
 
 pub use attention::{Attention, BLOCK, Heads, KvCache, Query};
 pub use elementwise::RmsNorm;
-pub use matrix::{Matrix, WeightFormat};
+pub use groups::{CodeWidth, GroupFormat, QuantizedRow};
+pub use matrix::{Matrix, Storage, WeightFormat};
 pub use product::{Epilogue, Product, Term};
 pub use rotary::Rotation;
 pub use simd::SimdLevel;

@@ -5,8 +5,8 @@
 
 use half::{bf16, f16};
 use pl_kernels::cpu::{
-    Attention, BLOCK, Cpu, Distribution, Epilogue, Heads, KvCache, Matrix, Product, Query, RmsNorm, Rotation,
-    SimdLevel, Term, WeightFormat,
+    Attention, BLOCK, CodeWidth, Cpu, Distribution, Epilogue, GroupFormat, Heads, KvCache, Matrix, Product,
+    QuantizedRow, Query, RmsNorm, Rotation, SimdLevel, Term, WeightFormat,
 };
 use proptest::prelude::*;
 
@@ -36,6 +36,58 @@ fn round_to(x: f32, format: WeightFormat) -> f64 {
 fn product(x: &[f32], w: &[f32], inputs: usize, row: usize, output: usize, format: WeightFormat) -> f64 {
     let (x, w) = (&x[row * inputs..][..inputs], &w[output * inputs..][..inputs]);
     x.iter().zip(w).map(|(x, w)| f64::from(*x) * round_to(*w, format)).sum()
+}
+
+/// Fills a row with random codes and scales. Returns its weights by the formula, in f32.
+fn random_row(row: &mut QuantizedRow, format: GroupFormat, seed: u64) -> Vec<f32> {
+    let numbers = random_numbers(row.codes.len() + 1, seed);
+    let scaled = |i: usize, range: f32| numbers[i % numbers.len()] * range;
+    let (from, to) = match (format.width, format.minimum) {
+        (CodeWidth::Four, false) => (-8.0, 7.0),
+        (CodeWidth::Four, true) => (0.0, 15.0),
+        (CodeWidth::Eight, _) => (-128.0, 127.0),
+    };
+    for (i, code) in row.codes.iter_mut().enumerate() {
+        *code = scaled(i, 128.0).rem_euclid(to - from + 1.0).floor().mul_add(1.0, from) as i8;
+    }
+    row.scales.iter_mut().enumerate().for_each(|(i, x)| *x = f16::from_f32(scaled(3 * i + 1, 0.05)));
+    row.minimums.iter_mut().enumerate().for_each(|(i, x)| *x = f16::from_f32(scaled(5 * i + 2, 0.5)));
+    row.scale_factors.iter_mut().enumerate().for_each(|(i, x)| *x = scaled(7 * i + 3, 127.0) as i8);
+    row.minimum_factors.iter_mut().enumerate().for_each(|(i, x)| *x = scaled(11 * i + 4, 63.0) as i8);
+    let weight = |(i, code): (usize, &i8)| {
+        let term = |shared: &[f16], factors: &[i8]| {
+            let factor = factors.get(i / format.group).map_or(1.0, |factor| f32::from(*factor));
+            shared[i / (format.group * format.groups)].to_f32() * factor
+        };
+        let scaled = term(&row.scales, &row.scale_factors) * f32::from(*code);
+        if format.minimum { scaled + term(&row.minimums, &row.minimum_factors) } else { scaled }
+    };
+    row.codes.iter().enumerate().map(weight).collect()
+}
+
+/// Returns a row with the lengths that [`Matrix::pack_groups`] gives it.
+fn empty_row(format: GroupFormat, inputs: usize) -> QuantizedRow {
+    let blocks = inputs.div_ceil(format.block());
+    let factors = if format.groups > 1 { blocks * format.groups } else { 0 };
+    let minimum = usize::from(format.minimum);
+    QuantizedRow {
+        codes: vec![0; inputs],
+        scales: vec![f16::ZERO; blocks],
+        minimums: vec![f16::ZERO; blocks * minimum],
+        scale_factors: vec![0; factors],
+        minimum_factors: vec![0; factors * minimum],
+    }
+}
+
+fn group_format() -> impl Strategy<Value = GroupFormat> {
+    let width = prop_oneof![Just(CodeWidth::Four), Just(CodeWidth::Eight)];
+    let groups = prop_oneof![Just((32, 1)), Just((32, 8)), Just((16, 16))];
+    (width, groups, any::<bool>()).prop_map(|(width, (group, groups), minimum)| GroupFormat {
+        width,
+        group,
+        groups,
+        minimum,
+    })
 }
 
 fn assert_close(got: f32, expected: f64, scale: f64) {
@@ -97,7 +149,53 @@ proptest! {
             for (to, w) in to.iter().zip(&w[row * inputs..]) {
                 prop_assert_eq!(f64::from(*to), round_to(*w, format));
             }
+            let mut unpacked = vec![0f32; inputs];
+            packed.unpack(row..row + 1, &mut unpacked);
+            prop_assert_eq!(to, unpacked);
         }
+    }
+
+    #[test]
+    fn quantized_weights_compute_as_the_same_weights_in_f32(
+        rows in 1usize..20,
+        outputs in 1usize..80,
+        inputs in 1usize..600,
+        format in group_format(),
+        level in prop::sample::select(&LEVELS[..]),
+        threads in 1usize..4,
+        gated in any::<bool>(),
+    ) {
+        let cpu = Cpu::with_level(threads, level).unwrap();
+        let x = random_numbers(rows * inputs, 1);
+        let mut expected_weights = Vec::new();
+        for i in 0..outputs {
+            let mut row = empty_row(format, inputs);
+            expected_weights.extend(random_row(&mut row, format, i as u64));
+        }
+        let quantized = Matrix::pack_groups::<()>(&cpu, format, outputs, inputs, |i, row| {
+            random_row(row, format, i as u64);
+            Ok(())
+        }).unwrap();
+        let plain = Matrix::pack(&cpu, &expected_weights, outputs, inputs, WeightFormat::F32);
+        let product = |matrix: &Matrix| {
+            let term = || Term { rows: 0..rows, x: &x, stride: inputs, offset: 0, matrix };
+            let gate = [term()];
+            let epilogue = if gated { Epilogue::Gate(&gate) } else { Epilogue::Store };
+            let mut out = vec![0f32; rows * outputs];
+            cpu.products(&[Product { rows: 0..rows, terms: &[term()], epilogue, offset: 0 }], &mut out, outputs);
+            out
+        };
+        prop_assert_eq!(product(&quantized), product(&plain));
+        let mut unpacked = vec![f32::NAN; outputs * inputs];
+        quantized.unpack(0..outputs, &mut unpacked);
+        prop_assert_eq!(&unpacked, &expected_weights);
+        let part = outputs / 3..outputs.div_ceil(2);
+        let mut some = vec![f32::NAN; part.len() * inputs];
+        quantized.unpack(part.clone(), &mut some);
+        prop_assert_eq!(&some[..], &expected_weights[part.start * inputs..part.end * inputs]);
+        let mut row = vec![f32::NAN; inputs];
+        quantized.row(outputs - 1, &mut row);
+        prop_assert_eq!(&row[..], &expected_weights[(outputs - 1) * inputs..]);
     }
 
     #[test]
@@ -314,4 +412,38 @@ fn sizes_that_overflow_are_refused() {
         }));
         assert_eq!(refused.is_err(), stride == huge);
     }
+}
+
+#[test]
+fn weights_are_rounded_to_half_a_step_of_their_group() {
+    let cpu = Cpu::new(2).unwrap();
+    let (outputs, inputs) = (40, 100);
+    let mut values = random_numbers(outputs * inputs, 7);
+    values[..32].fill(0.0);
+    values[32..64].iter_mut().for_each(|x| *x *= 1e-3);
+    let round = |i: usize, row: &mut QuantizedRow| {
+        row.round(&values[i * inputs..][..inputs]);
+        Ok::<_, ()>(())
+    };
+    let packed = Matrix::pack_groups(&cpu, GroupFormat::Q8, outputs, inputs, round).unwrap();
+    let mut unpacked = vec![f32::NAN; values.len()];
+    packed.unpack(0..outputs, &mut unpacked);
+    for (own, values) in unpacked.chunks(inputs).zip(values.chunks(inputs)) {
+        for (own, values) in own.chunks(GroupFormat::Q8.group).zip(values.chunks(GroupFormat::Q8.group)) {
+            let step = values.iter().fold(0f32, |largest, x| largest.max(x.abs())) / 127.0;
+            // The scale itself is rounded to 11 bits.
+            let bound = step * (0.5 + 127.0 / 2048.0);
+            assert!(
+                own.iter().zip(values).all(|(own, x)| (own - x).abs() <= bound),
+                "{own:?} for {values:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_error_of_a_row_is_that_of_the_first_one() {
+    let cpu = Cpu::new(3).unwrap();
+    let row = |i: usize, _: &mut QuantizedRow| if i.is_multiple_of(40) || i < 70 { Ok(()) } else { Err(i) };
+    assert_eq!(Matrix::pack_groups(&cpu, GroupFormat::Q8, 200, 64, row).err(), Some(70));
 }

@@ -4,12 +4,21 @@
 //! weights of one input are contiguous. A product then reads every weight once, in the order of memory.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
 
 use half::{bf16, f16};
 
 use super::Cpu;
-use super::simd::SimdLevel;
+use super::groups::{
+    CodeWidth, Eight, EightMinimum, Four, FourMinimum, GroupFormat, PanelLayout, QuantizedRow,
+    QuantizedStride,
+};
+use super::product::STRIDE;
+use super::simd::{Kernel, Simd, SimdLevel};
+use super::storage::{Bf16, F16, F32, WeightStorage};
 use super::thread_pool::DisjointSlice;
 
 /// Number format of stored weights. Arithmetic is always in f32.
@@ -33,18 +42,36 @@ impl WeightFormat {
     }
 }
 
+/// Form of stored weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// Numbers.
+    Numbers(WeightFormat),
+    /// Codes with scales.
+    Groups(GroupFormat),
+}
+
 /// A matrix `[outputs, inputs]` in panels.
 pub struct Matrix {
     memory: AlignedMemory,
-    format: WeightFormat,
+    storage: Storage,
     outputs: usize,
     inputs: usize,
-    panel: usize,
+    /// Instructions that the panels are made for.
+    level: SimdLevel,
 }
 
 /// Returns the number of outputs of a panel.
 pub(crate) fn panel(level: SimdLevel) -> usize {
     2 * level.lanes()
+}
+
+impl fmt::Debug for Matrix {
+    /// Without the weights.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { storage, outputs, inputs, level, .. } = self;
+        write!(f, "Matrix([{outputs}, {inputs}], {storage:?}, {level})")
+    }
 }
 
 impl Matrix {
@@ -71,7 +98,75 @@ impl Matrix {
                 fill(cpu, values, inputs, panel, memory.slice_mut::<u16>(), |x| bf16::from_f32(x).to_bits());
             }
         }
-        Self { memory, format, outputs, inputs, panel }
+        Self { memory, storage: Storage::Numbers(format), outputs, inputs, level: cpu.level }
+    }
+
+    /// Packs quantized weights for the CPU's instructions. `row(i, to)` writes row `i` into `to`, which has the
+    /// lengths of the format and is zero.
+    ///
+    /// # Errors
+    /// The first error of `row` in the order of rows.
+    ///
+    /// # Panics
+    /// If a block of the format does not divide 256.
+    pub fn pack_groups<E: Send>(
+        cpu: &Cpu,
+        format: GroupFormat,
+        outputs: usize,
+        inputs: usize,
+        row: impl Fn(usize, &mut QuantizedRow) -> Result<(), E> + Sync,
+    ) -> Result<Self, E> {
+        assert!(STRIDE.is_multiple_of(format.block()), "blocks of {}", format.block());
+        let panel = panel(cpu.level);
+        let layout = PanelLayout { format, width: panel };
+        let panels = outputs.div_ceil(panel);
+        let mut memory = AlignedMemory::zeroed(panels * layout.bytes(inputs));
+        let failed = Mutex::new(None);
+        let bytes = DisjointSlice::new(memory.slice_mut::<u8>());
+        cpu.pool.for_each(panels, |_, p| {
+            // SAFETY: panels do not overlap.
+            let own = unsafe { bytes.part(p * layout.bytes(inputs), layout.bytes(inputs)) };
+            let mut quantized = QuantizedRow::default();
+            for (lane, i) in (p * panel..outputs.min((p + 1) * panel)).enumerate() {
+                quantized.clear(format, inputs);
+                match row(i, &mut quantized) {
+                    Ok(()) => layout.write(&quantized, lane, own),
+                    Err(error) => {
+                        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                        if failed.as_ref().is_none_or(|(first, _)| i < *first) {
+                            *failed = Some((i, error));
+                        }
+                        return;
+                    }
+                }
+            }
+        });
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, error)) => Err(error),
+            None => Ok(Self { memory, storage: Storage::Groups(format), outputs, inputs, level: cpu.level }),
+        }
+    }
+
+    /// Converts `rows` to f32 into `to` (`[rows, inputs]`), on this thread. Fastest for whole panels
+    /// ([`panel`](Self::panel)).
+    ///
+    /// # Panics
+    /// If the rows do not exist, or if `to` has another size.
+    pub fn unpack(&self, rows: Range<usize>, to: &mut [f32]) {
+        assert!(rows.start <= rows.end && rows.end <= self.outputs, "rows {rows:?} of {}", self.outputs);
+        assert_eq!(Some(to.len()), rows.len().checked_mul(self.inputs), "space for the rows {rows:?}");
+        if to.is_empty() {
+            return;
+        }
+        let width = self.panel();
+        let mut stride = vec![0f32; STRIDE * width];
+        for panel in rows.start / width..rows.end.div_ceil(width) {
+            let own = rows.start.max(panel * width)..rows.end.min((panel + 1) * width);
+            let to = &mut to[(own.start - rows.start) * self.inputs..(own.end - rows.start) * self.inputs];
+            let lanes = own.start - panel * width..own.end - panel * width;
+            // SAFETY: the level was detected when the matrix was packed, and the panel is within it.
+            unsafe { self.level.run(UnpackKernel { matrix: self, panel, lanes, to, stride: &mut stride }) };
+        }
     }
 
     /// Returns the number of rows: the length of a product's output.
@@ -84,9 +179,9 @@ impl Matrix {
         self.inputs
     }
 
-    /// Returns the number format.
-    pub fn format(&self) -> WeightFormat {
-        self.format
+    /// Returns the form of the weights.
+    pub fn storage(&self) -> Storage {
+        self.storage
     }
 
     /// Returns the size in bytes.
@@ -105,38 +200,108 @@ impl Matrix {
             self.outputs,
             self.inputs
         );
-        let start = row / self.panel * self.panel * self.inputs + row % self.panel;
-        let numbers = (start..).step_by(self.panel).zip(to);
-        match self.format {
-            WeightFormat::F32 => {
-                let all = self.memory.slice::<f32>();
-                numbers.for_each(|(i, to)| *to = all[i]);
+        let (panel, lane) = (row / self.panel(), row % self.panel());
+        let start = panel * self.panel() * self.inputs + lane;
+        match self.storage {
+            Storage::Numbers(WeightFormat::F32) => self.lane(start, to, |x: f32| x),
+            Storage::Numbers(WeightFormat::F16) => self.lane(start, to, |bits| f16::from_bits(bits).to_f32()),
+            Storage::Numbers(WeightFormat::Bf16) => {
+                self.lane(start, to, |bits| bf16::from_bits(bits).to_f32())
             }
-            WeightFormat::F16 => {
-                let all = self.memory.slice::<u16>();
-                numbers.for_each(|(i, to)| *to = f16::from_bits(all[i]).to_f32());
-            }
-            WeightFormat::Bf16 => {
-                let all = self.memory.slice::<u16>();
-                numbers.for_each(|(i, to)| *to = bf16::from_bits(all[i]).to_f32());
+            Storage::Groups(format) => {
+                let layout = PanelLayout { format, width: self.panel() };
+                let panel = &self.memory.slice::<u8>()[panel * self.panel_bytes()..];
+                to.iter_mut().enumerate().for_each(|(k, to)| *to = layout.weight(panel, lane, k));
             }
         }
     }
 
+    /// Converts one number of each input, from the offset `start` on.
+    fn lane<T: Copy>(&self, start: usize, to: &mut [f32], convert: impl Fn(T) -> f32) {
+        let all = self.memory.slice::<T>();
+        (start..).step_by(self.panel()).zip(to).for_each(|(i, to)| *to = convert(all[i]));
+    }
+
     /// Returns the number of outputs of a panel.
-    pub(crate) fn panel(&self) -> usize {
-        self.panel
+    pub fn panel(&self) -> usize {
+        panel(self.level)
     }
 
     pub(crate) fn panels(&self) -> usize {
-        self.outputs.div_ceil(self.panel)
+        self.outputs.div_ceil(self.panel())
     }
 
     /// Returns the address of a panel's weights.
     pub(crate) fn panel_start(&self, panel: usize) -> *const u8 {
         assert!(panel < self.panels(), "panel {panel} of {}", self.panels());
         // SAFETY: within the allocation, as checked.
-        unsafe { self.memory.start.as_ptr().add(panel * self.panel * self.inputs * self.format.bytes()) }
+        unsafe { self.memory.start.as_ptr().add(panel * self.panel_bytes()) }
+    }
+
+    fn panel_bytes(&self) -> usize {
+        match self.storage {
+            Storage::Numbers(format) => self.panel() * self.inputs * format.bytes(),
+            Storage::Groups(format) => PanelLayout { format, width: self.panel() }.bytes(self.inputs),
+        }
+    }
+}
+
+/// Conversion of some rows of one panel to f32.
+struct UnpackKernel<'a> {
+    matrix: &'a Matrix,
+    panel: usize,
+    lanes: Range<usize>,
+    /// `[lanes, inputs]`.
+    to: &'a mut [f32],
+    /// Has space for a stride of the panel.
+    stride: &'a mut [f32],
+}
+
+impl Kernel for UnpackKernel<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let (inputs, width) = (self.matrix.inputs, 2 * S::LANES);
+        let weights = self.matrix.panel_start(self.panel);
+        for input in (0..inputs).step_by(STRIDE) {
+            let count = STRIDE.min(inputs - input);
+            let stride = self.stride.as_mut_ptr();
+            // SAFETY: the inputs are within the panel, and a stride has space for them.
+            unsafe {
+                match self.matrix.storage {
+                    Storage::Numbers(WeightFormat::F32) => widen::<S, F32>(weights, input, count, stride),
+                    Storage::Numbers(WeightFormat::F16) => widen::<S, F16>(weights, input, count, stride),
+                    Storage::Numbers(WeightFormat::Bf16) => widen::<S, Bf16>(weights, input, count, stride),
+                    Storage::Groups(format) => {
+                        let layout = PanelLayout { format, width };
+                        let panel = QuantizedStride::new(layout, weights, input, count);
+                        match (format.width, format.minimum) {
+                            (CodeWidth::Four, false) => panel.unpack::<S, Four>(stride),
+                            (CodeWidth::Four, true) => panel.unpack::<S, FourMinimum>(stride),
+                            (CodeWidth::Eight, false) => panel.unpack::<S, Eight>(stride),
+                            (CodeWidth::Eight, true) => panel.unpack::<S, EightMinimum>(stride),
+                        }
+                    }
+                }
+            }
+            for (lane, row) in self.lanes.clone().zip(self.to.chunks_exact_mut(inputs)) {
+                for (to, weights) in row[input..input + count].iter_mut().zip(self.stride.chunks_exact(width))
+                {
+                    *to = weights[lane];
+                }
+            }
+        }
+    }
+}
+
+/// Converts `count` inputs of a panel to f32.
+#[inline(always)]
+unsafe fn widen<S: Simd, W: WeightStorage>(panel: *const u8, input: usize, count: usize, to: *mut f32) {
+    // SAFETY: the caller's panel has these inputs, and `to` has space for them.
+    unsafe {
+        let from = panel.cast::<W::Number>().add(input * 2 * S::LANES);
+        for i in (0..count * 2).map(|vector| vector * S::LANES) {
+            S::store(to.add(i), W::load::<S>(from.add(i)));
+        }
     }
 }
 
@@ -202,7 +367,7 @@ impl AlignedMemory {
     }
 
     fn slice<T>(&self) -> &[T] {
-        // SAFETY: T is f32 or u16, for which every bit pattern is valid and whose alignment is at most 64; all bytes were
+        // SAFETY: T is f32, u16 or u8, for which every bit pattern is valid and whose alignment is at most 64; all bytes were
         // written.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.layout.size() / size_of::<T>()) }
     }

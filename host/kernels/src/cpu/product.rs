@@ -5,22 +5,26 @@
 //! for all rows: blocks of up to [`ROWS`] rows keep their sums in registers while the panel's weights are
 //! read, [`STRIDE`] inputs at a time, so that the weights are still in the cache for the next block of rows.
 //! Every sum runs over the inputs in order, term by term, with one rounding each.
+//!
+//! Quantized weights are unpacked in registers if there are few rows, otherwise a stride at a time into memory that stays
+//! in the cache. Both give the bits of the same weights in f32.
 
 use std::ops::Range;
 
 use super::Cpu;
-use super::matrix::{Matrix, WeightFormat, panel};
+use super::groups::{
+    CodeWidth, Eight, EightMinimum, Format, Four, FourMinimum, PanelLayout, QuantizedStride,
+};
+use super::matrix::{Matrix, Storage, WeightFormat, panel};
 use super::simd::{Kernel, Simd};
-use super::thread_pool::{DisjointSlice, Scratch};
+use super::storage::{Bf16, F16, F32, WeightStorage};
+use super::thread_pool::{DisjointSlice, LINE, Scratch};
 
 /// Number of rows whose sums are in registers at a time: with two vectors each, half of AVX-512's registers.
 const ROWS: usize = 8;
 /// Number of inputs of one pass over the rows. The f32 weights of 32 outputs are 32 KiB, which fit into the
 /// first-level cache together with the rows.
-const STRIDE: usize = 256;
-
-/// Size of a cache line in bytes.
-const LINE: usize = 64;
+pub(crate) const STRIDE: usize = 256;
 
 /// A term of a product: `matrix` times the rows of `x`, added to `rows` of the output.
 pub struct Term<'a> {
@@ -133,13 +137,14 @@ impl Kernel for PanelKernel<'_> {
         let rows = self.product.rows.clone();
         let size = rows.len() * width;
         // SAFETY: the scratch of this thread, borrowed once.
-        let scratch = unsafe { self.scratch.get(if gated { 2 * size } else { size }) };
+        let scratch = unsafe { self.scratch.get(STRIDE * width + if gated { 2 * size } else { size }) };
+        let (unpacked, scratch) = scratch.split_at_mut(STRIDE * width);
         let (sums, ups) = scratch.split_at_mut(size);
         // SAFETY: shapes were checked; sums and ups have all rows.
         unsafe {
-            accumulate::<S>(self.product.terms, self.panel, rows.start, sums);
+            accumulate::<S>(self.product.terms, self.panel, rows.start, sums, unpacked);
             if let Epilogue::Gate(terms) = &self.product.epilogue {
-                accumulate::<S>(terms, self.panel, rows.start, ups);
+                accumulate::<S>(terms, self.panel, rows.start, ups, unpacked);
             }
         }
         let start = self.panel * width;
@@ -181,58 +186,42 @@ unsafe fn gate<S: Simd>(sums: &mut [f32], ups: &[f32]) {
     }
 }
 
-/// Computes the sums of terms for one panel and the rows from `first` on.
+/// Computes the sums of terms for one panel and the rows from `first` on. `unpacked` has space for a stride of weights.
 #[inline(always)]
-unsafe fn accumulate<S: Simd>(terms: &[Term<'_>], panel: usize, first: usize, sums: &mut [f32]) {
+unsafe fn accumulate<S: Simd>(
+    terms: &[Term<'_>],
+    panel: usize,
+    first: usize,
+    sums: &mut [f32],
+    unpacked: &mut [f32],
+) {
     sums.fill(0.0);
     for term in terms {
         // SAFETY: guaranteed by the caller.
         unsafe {
-            match term.matrix.format() {
-                WeightFormat::F32 => add_term::<S, F32>(term, panel, first, sums),
-                WeightFormat::F16 => add_term::<S, F16>(term, panel, first, sums),
-                WeightFormat::Bf16 => add_term::<S, Bf16>(term, panel, first, sums),
+            match term.matrix.storage() {
+                Storage::Numbers(WeightFormat::F32) => add_term::<S, F32>(term, panel, first, sums),
+                Storage::Numbers(WeightFormat::F16) => add_term::<S, F16>(term, panel, first, sums),
+                Storage::Numbers(WeightFormat::Bf16) => add_term::<S, Bf16>(term, panel, first, sums),
+                Storage::Groups(format) => {
+                    let layout = PanelLayout { format, width: 2 * S::LANES };
+                    match (format.width, format.minimum) {
+                        (CodeWidth::Four, false) => {
+                            add_groups::<S, Four>(term, layout, panel, first, sums, unpacked)
+                        }
+                        (CodeWidth::Four, true) => {
+                            add_groups::<S, FourMinimum>(term, layout, panel, first, sums, unpacked)
+                        }
+                        (CodeWidth::Eight, false) => {
+                            add_groups::<S, Eight>(term, layout, panel, first, sums, unpacked)
+                        }
+                        (CodeWidth::Eight, true) => {
+                            add_groups::<S, EightMinimum>(term, layout, panel, first, sums, unpacked)
+                        }
+                    }
+                }
             }
         }
-    }
-}
-
-/// Storage format of weights.
-trait WeightStorage {
-    /// Type of a stored number.
-    type Number;
-    /// Loads a vector as f32.
-    unsafe fn load<S: Simd>(from: *const Self::Number) -> S::V;
-}
-
-struct F32;
-struct F16;
-struct Bf16;
-
-impl WeightStorage for F32 {
-    type Number = f32;
-    #[inline(always)]
-    unsafe fn load<S: Simd>(from: *const f32) -> S::V {
-        // SAFETY: guaranteed by the caller.
-        unsafe { S::load(from) }
-    }
-}
-
-impl WeightStorage for F16 {
-    type Number = u16;
-    #[inline(always)]
-    unsafe fn load<S: Simd>(from: *const u16) -> S::V {
-        // SAFETY: guaranteed by the caller.
-        unsafe { S::load_f16(from) }
-    }
-}
-
-impl WeightStorage for Bf16 {
-    type Number = u16;
-    #[inline(always)]
-    unsafe fn load<S: Simd>(from: *const u16) -> S::V {
-        // SAFETY: guaranteed by the caller.
-        unsafe { S::load_bf16(from) }
     }
 }
 
@@ -258,22 +247,164 @@ unsafe fn add_term<S: Simd, W: WeightStorage>(term: &Term<'_>, panel: usize, fir
                 let rows = ROWS.min(term.rows.end - row);
                 let x = term.x.as_ptr().add(row * term.stride + term.offset + input);
                 let sums = sums.as_mut_ptr().add((row - first) * width);
-                match rows {
-                    8 => block::<S, W, 8>(x, term.stride, weights, count, sums, ahead, share),
-                    7 => block::<S, W, 7>(x, term.stride, weights, count, sums, ahead, share),
-                    6 => block::<S, W, 6>(x, term.stride, weights, count, sums, ahead, share),
-                    5 => block::<S, W, 5>(x, term.stride, weights, count, sums, ahead, share),
-                    4 => block::<S, W, 4>(x, term.stride, weights, count, sums, ahead, share),
-                    3 => block::<S, W, 3>(x, term.stride, weights, count, sums, ahead, share),
-                    2 => block::<S, W, 2>(x, term.stride, weights, count, sums, ahead, share),
-                    _ => block::<S, W, 1>(x, term.stride, weights, count, sums, ahead, share),
-                }
+                rows_block::<S, W>(rows, x, term.stride, weights, count, sums, ahead, share);
                 ahead = ahead.wrapping_add(share * count);
                 row += rows;
             }
         }
         input += count;
     }
+}
+
+/// Adds a term of quantized weights.
+#[inline(always)]
+unsafe fn add_groups<S: Simd, F: Format>(
+    term: &Term<'_>,
+    layout: PanelLayout,
+    panel: usize,
+    first: usize,
+    sums: &mut [f32],
+    unpacked: &mut [f32],
+) {
+    let inputs = term.matrix.inputs();
+    let weights = term.matrix.panel_start(panel);
+    let rows = term.rows.clone();
+    // With more rows, the sums and the unpacked weights do not fit into the registers.
+    let few = rows.len() <= S::LANES / 2;
+    let mut input = 0;
+    while input < inputs {
+        let count = STRIDE.min(inputs - input);
+        let stride = QuantizedStride::new(layout, weights, input, count);
+        // SAFETY: `input + count <= inputs`, strides are whole blocks, rows are below those of `x` and `sums`, and
+        // `unpacked` has space for a stride; a prefetch past the end has no effect.
+        unsafe {
+            let x = |row: usize| term.x.as_ptr().add(row * term.stride + term.offset + input);
+            if few {
+                let sums = sums.as_mut_ptr().add((rows.start - first) * layout.width);
+                group_rows::<S, F>(rows.len(), x(rows.start), term.stride, &stride, sums);
+            } else {
+                stride.unpack::<S, F>(unpacked.as_mut_ptr());
+                let unpacked = unpacked.as_ptr();
+                for row in rows.clone().step_by(ROWS) {
+                    let sums = sums.as_mut_ptr().add((row - first) * layout.width);
+                    let rows = ROWS.min(rows.end - row);
+                    rows_block::<S, F32>(
+                        rows,
+                        x(row),
+                        term.stride,
+                        unpacked,
+                        count,
+                        sums,
+                        unpacked.cast(),
+                        0,
+                    );
+                }
+            }
+        }
+        input += count;
+    }
+}
+
+/// Calls [`group_block`] for a number of rows.
+#[inline(always)]
+unsafe fn group_rows<S: Simd, F: Format>(
+    rows: usize,
+    x: *const f32,
+    stride: usize,
+    weights: &QuantizedStride,
+    sums: *mut f32,
+) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        match rows {
+            8 => group_block::<S, F, 8>(x, stride, weights, sums),
+            7 => group_block::<S, F, 7>(x, stride, weights, sums),
+            6 => group_block::<S, F, 6>(x, stride, weights, sums),
+            5 => group_block::<S, F, 5>(x, stride, weights, sums),
+            4 => group_block::<S, F, 4>(x, stride, weights, sums),
+            3 => group_block::<S, F, 3>(x, stride, weights, sums),
+            2 => group_block::<S, F, 2>(x, stride, weights, sums),
+            1 => group_block::<S, F, 1>(x, stride, weights, sums),
+            _ => {}
+        }
+    }
+}
+
+/// Adds a stride of inputs to the sums of M rows.
+#[inline(always)]
+unsafe fn group_block<S: Simd, F: Format, const M: usize>(
+    x: *const f32,
+    stride: usize,
+    weights: &QuantizedStride,
+    sums: *mut f32,
+) {
+    let width = 2 * S::LANES;
+    // SAFETY: the caller's pointers are valid for M rows, and the panel has the inputs.
+    unsafe {
+        let mut c = load_sums::<S, M>(sums);
+        let mut done = 0;
+        while done < weights.count {
+            let inputs = weights.layout.format.group.min(weights.count - done);
+            let group = weights.group::<S>(done);
+            for k in 0..inputs {
+                let [low, high] = group.weights::<F>(k);
+                weights.prefetch::<S>(done + k);
+                for (row, c) in c.iter_mut().enumerate() {
+                    let x = S::splat(*x.add(row * stride + done + k));
+                    c[0] = S::fma(x, low, c[0]);
+                    c[1] = S::fma(x, high, c[1]);
+                }
+            }
+            done += inputs;
+        }
+        for (row, c) in c.iter().enumerate() {
+            S::store(sums.add(row * width), c[0]);
+            S::store(sums.add(row * width + S::LANES), c[1]);
+        }
+    }
+}
+
+/// Calls [`block`] for a number of rows.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "the arguments of the innermost loop")]
+unsafe fn rows_block<S: Simd, W: WeightStorage>(
+    rows: usize,
+    x: *const f32,
+    stride: usize,
+    weights: *const W::Number,
+    count: usize,
+    sums: *mut f32,
+    ahead: *const u8,
+    share: usize,
+) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        match rows {
+            8 => block::<S, W, 8>(x, stride, weights, count, sums, ahead, share),
+            7 => block::<S, W, 7>(x, stride, weights, count, sums, ahead, share),
+            6 => block::<S, W, 6>(x, stride, weights, count, sums, ahead, share),
+            5 => block::<S, W, 5>(x, stride, weights, count, sums, ahead, share),
+            4 => block::<S, W, 4>(x, stride, weights, count, sums, ahead, share),
+            3 => block::<S, W, 3>(x, stride, weights, count, sums, ahead, share),
+            2 => block::<S, W, 2>(x, stride, weights, count, sums, ahead, share),
+            _ => block::<S, W, 1>(x, stride, weights, count, sums, ahead, share),
+        }
+    }
+}
+
+/// Loads the sums of M rows.
+#[inline(always)]
+unsafe fn load_sums<S: Simd, const M: usize>(sums: *const f32) -> [[S::V; 2]; M] {
+    // SAFETY: arithmetic alone.
+    let mut c = [[unsafe { S::splat(0.0) }; 2]; M];
+    for (row, c) in c.iter_mut().enumerate() {
+        // SAFETY: the caller's pointer is valid for M rows.
+        unsafe {
+            let sums = sums.add(row * 2 * S::LANES);
+            *c = [S::load(sums), S::load(sums.add(S::LANES))];
+        }
+    }
+    c
 }
 
 /// Adds `count` inputs of M rows to their sums.
@@ -290,11 +421,7 @@ unsafe fn block<S: Simd, W: WeightStorage, const M: usize>(
     let width = 2 * S::LANES;
     // SAFETY: the caller's pointers are valid for M rows, `count` inputs and a panel.
     unsafe {
-        let mut c = [[S::splat(0.0); 2]; M];
-        for (row, c) in c.iter_mut().enumerate() {
-            c[0] = S::load(sums.add(row * width));
-            c[1] = S::load(sums.add(row * width + S::LANES));
-        }
+        let mut c = load_sums::<S, M>(sums);
         for k in 0..count {
             let low = W::load::<S>(weights.add(k * width));
             let high = W::load::<S>(weights.add(k * width + S::LANES));

@@ -102,6 +102,10 @@ pub(crate) trait Simd: Copy {
     unsafe fn load_f16(from: *const u16) -> Self::V;
     /// Widens bfloat16.
     unsafe fn load_bf16(from: *const u16) -> Self::V;
+    /// Converts signed bytes.
+    unsafe fn load_i8(from: *const i8) -> Self::V;
+    /// Converts the low halves of bytes (0 to 15), and their high halves.
+    unsafe fn load_nibbles(from: *const u8) -> [Self::V; 2];
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
@@ -209,6 +213,17 @@ impl Simd for Portable {
         each(|i| half::bf16::from_bits(unsafe { from.add(i).read_unaligned() }).to_f32())
     }
     #[inline(always)]
+    unsafe fn load_i8(from: *const i8) -> Self::V {
+        // SAFETY: the caller's pointer is valid for 8.
+        each(|i| f32::from(unsafe { *from.add(i) }))
+    }
+    #[inline(always)]
+    unsafe fn load_nibbles(from: *const u8) -> [Self::V; 2] {
+        // SAFETY: the caller's pointer is valid for 8.
+        let byte = |i| unsafe { *from.add(i) };
+        [each(|i| f32::from(byte(i) & 15)), each(|i| f32::from(byte(i) >> 4))]
+    }
+    #[inline(always)]
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
         each(|i| a[i] + b[i])
     }
@@ -302,6 +317,18 @@ mod x86 {
             }
         }
         #[inline(always)]
+        unsafe fn load_i8(from: *const i8) -> Self::V {
+            unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
+        }
+        #[inline(always)]
+        unsafe fn load_nibbles(from: *const u8) -> [Self::V; 2] {
+            unsafe {
+                let bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()));
+                let low = _mm512_and_si512(bytes, _mm512_set1_epi32(15));
+                [_mm512_cvtepi32_ps(low), _mm512_cvtepi32_ps(_mm512_srli_epi32::<4>(bytes))]
+            }
+        }
+        #[inline(always)]
         unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
             unsafe { _mm512_add_ps(a, b) }
         }
@@ -375,6 +402,18 @@ mod x86 {
             unsafe {
                 let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
                 _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+            }
+        }
+        #[inline(always)]
+        unsafe fn load_i8(from: *const i8) -> Self::V {
+            unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()))) }
+        }
+        #[inline(always)]
+        unsafe fn load_nibbles(from: *const u8) -> [Self::V; 2] {
+            unsafe {
+                let bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()));
+                let low = _mm256_and_si256(bytes, _mm256_set1_epi32(15));
+                [_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(_mm256_srli_epi32::<4>(bytes))]
             }
         }
         #[inline(always)]

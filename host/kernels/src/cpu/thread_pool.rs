@@ -230,6 +230,9 @@ impl Drop for ThreadPool {
     }
 }
 
+/// Size of a cache line in bytes, and of the largest vector.
+pub(crate) const LINE: usize = 64;
+
 /// Memory of one thread that is reused from call to call.
 #[derive(Default)]
 pub(crate) struct Scratch(UnsafeCell<Vec<f32>>);
@@ -238,7 +241,7 @@ pub(crate) struct Scratch(UnsafeCell<Vec<f32>>);
 unsafe impl Sync for Scratch {}
 
 impl Scratch {
-    /// Returns `len` numbers of unspecified values.
+    /// Returns `len` numbers of unspecified values, aligned for vectors.
     ///
     /// # Safety
     /// To be called only by the thread that owns this scratch, and not during an earlier borrow.
@@ -246,10 +249,11 @@ impl Scratch {
     pub(crate) unsafe fn get(&self, len: usize) -> &mut [f32] {
         // SAFETY: the caller guarantees that nothing else refers to the numbers.
         let held = unsafe { &mut *self.0.get() };
-        if held.len() < len {
-            held.resize(len, 0.0);
+        if held.len() < len + LINE {
+            held.resize(len + LINE, 0.0);
         }
-        &mut held[..len]
+        let start = held.as_ptr().align_offset(LINE).min(LINE);
+        &mut held[start..start + len]
     }
 }
 
