@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::TestCatalog;
 use pl_dsl::workflow::{Rollout, Tasks, Workflow};
 use pl_dsl::{Checked, DiagnosticCode, Override, Source, check, render};
-use pl_types::Dtype;
+use pl_types::ModelDtype;
 
 fn source() -> Source {
     Source { name: "design.mas".to_owned(), text: include_str!("cases/design.mas").to_owned() }
@@ -75,7 +75,7 @@ fn implied_blocks_can_be_set() {
 fn lists_of_texts_are_written_as_in_a_file() {
     let workflow = works(&[r#"tool.stop=["a b", "\n"]"#, "base.dtype=f16"]);
     assert_eq!(workflow.agents[0].stop, ["a b", "\n"]);
-    assert_eq!(workflow.models[0].dtype, Some(Dtype::F16));
+    assert_eq!(workflow.models[0].dtype, Some(ModelDtype::F16));
     assert!(fails(&["tool.stop=###"]).contains(r####"write `stop = ["###"]`"####));
 }
 

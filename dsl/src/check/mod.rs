@@ -10,6 +10,7 @@ mod grammar;
 mod logic;
 mod objective;
 mod objective_rules;
+mod packed;
 mod plugins;
 mod prune;
 pub(crate) mod resolve;

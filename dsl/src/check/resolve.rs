@@ -9,7 +9,7 @@ use pl_types::{ItemKind, Sampling};
 
 use super::block::{BlockSettings, ItemOfBlock, check_settings};
 use super::prune::prune;
-use super::resolver::{NamedBlocks, ResolvedAgent, ResolvedPolicy, Resolver};
+use super::resolver::{NamedBlocks, ResolvedAgent, ResolvedModel, ResolvedPolicy, Resolver};
 use crate::catalog::Catalog;
 use crate::diagnostic::DiagnosticCode;
 use crate::diagnostic::reports::Reports;
@@ -59,7 +59,7 @@ impl Resolver<'_, '_, '_> {
         let name = self.single(file, BlockKind::Workflow, true);
         self.load_plugins(file);
         let models = self.named(file, BlockKind::Model);
-        let sources = self.models(&models);
+        let resolved_models = self.models(&models);
         let servers = self.named(file, BlockKind::Server);
         let resolved_servers = self.servers(&servers);
         let corpora = self.named(file, BlockKind::Corpus);
@@ -86,6 +86,7 @@ impl Resolver<'_, '_, '_> {
         let train =
             train_block.map(|block| self.train(block, &agents, &resolved_agents, &mut resolved_policies));
         self.devices(file, &mut resolved_policies);
+        self.packed_weights(&resolved_models, &resolved_policies);
         if let (Some(block), Some(Some(train))) = (train_block, &train) {
             for reward in scenarios.trained_rewards() {
                 self.returns_of_end(block, train, reward, &resolved_policies);
@@ -128,7 +129,7 @@ impl Resolver<'_, '_, '_> {
             name: name?.name.as_ref()?.text.clone(),
             params,
             plugins: self.plugins.iter().map(|loaded| loaded.plugin.clone()).collect::<Option<_>>()?,
-            models: sources.into_iter().collect::<Option<_>>()?,
+            models: resolved_models.into_iter().map(|one| one.model).collect::<Option<_>>()?,
             servers: resolved_servers.into_iter().collect::<Option<_>>()?,
             corpora: resolved_corpora.into_iter().collect::<Option<_>>()?,
             policies: policies?,
@@ -147,14 +148,15 @@ impl Resolver<'_, '_, '_> {
         })
     }
 
-    fn models(&mut self, models: &NamedBlocks) -> Vec<Option<Model>> {
+    fn models(&mut self, models: &NamedBlocks) -> Vec<ResolvedModel> {
         (0..models.blocks.len())
             .map(|at| {
                 let own =
                     check_settings(models.blocks[at], &ItemOfBlock::None, &mut self.scope, self.reports);
-                let source = self.in_head(models.blocks[at])?;
                 let dtype = own.text("dtype").and_then(|name| name.parse().ok());
-                Some(Model { name: models.name(at).to_owned(), source, dtype })
+                let source = self.in_head(models.blocks[at]);
+                let model = source.map(|source| Model { name: models.name(at).to_owned(), source, dtype });
+                ResolvedModel { model, dtype: own.location("dtype") }
             })
             .collect()
     }

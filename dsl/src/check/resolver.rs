@@ -17,7 +17,7 @@ use crate::settings as table;
 use crate::source::{Location, Span};
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::{Block, Body, File};
-use crate::workflow::{Agent, DataName, Plugin, Policy, Tasks};
+use crate::workflow::{Agent, DataName, Model, Plugin, Policy, Tasks};
 
 /// Name of the built-in plugin.
 pub(super) const BUILT_IN: &str = "std";
@@ -58,6 +58,12 @@ pub(super) struct ResolvedAgent {
     pub penalties: Vec<(&'static str, Location)>,
     /// Key and location of its grammar.
     pub grammar: Option<(&'static str, Location)>,
+}
+
+/// A model, and the location of its `dtype`.
+pub(super) struct ResolvedModel {
+    pub model: Option<Model>,
+    pub dtype: Option<Location>,
 }
 
 /// A policy, the inner blocks of its training, and the locations of settings that are checked later.

@@ -97,6 +97,7 @@ codes! {
     BadCurriculum = "MAS0056", "A curriculum has no way to rise.";
     BadGrammar = "MAS0057", "A grammar or a JSON schema can't be used.";
     StepsLeft = "MAS0058", "A policy is not trained on the last steps.";
+    PackedWeights = "MAS0059", "Weights that are trained can't be packed.";
 }
 
 impl fmt::Display for DiagnosticCode {

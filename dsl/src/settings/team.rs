@@ -32,6 +32,8 @@ const DTYPES: &[Choice] = &[
     word("f32", "32 bits"),
     word("f16", "16 bits with a mantissa of 10 bits"),
     word("bf16", "16 bits with a mantissa of 7 bits and the range of f32"),
+    word("q8", "8 bits in groups of 32 with a common scale, for weights that are not trained"),
+    word("file", "as in the model's file, also in 4 to 8 bits, for weights that are not trained"),
 ];
 
 const LONG_PROMPTS: &[Choice] = &[
@@ -93,11 +95,14 @@ pub(super) const TEAM: &[Setting] = &[
         B::Model,
         "dtype",
         SettingKind::Choice(DTYPES),
-        DefaultValue::Absent("`f32` on a CPU, `bf16` on a GPU"),
-        "Number format of the weight matrices. Norms, biases, adapters and all sums stay f32. With 16 bits, \
-         generation reads half as much memory and is faster. Training computes with the same rounded weights; \
-         a policy that is trained without an adapter keeps f32 master weights. On a CPU, f16 is more precise; \
-         GPUs compute in bf16.",
+        DefaultValue::Absent(
+            "`file` on a CPU, or `f32` if the weights themselves are trained; `bf16` on a GPU",
+        ),
+        "Number format of the weight matrices. Norms, biases, adapters and all sums stay f32. Narrower weights \
+         take less memory and generate faster. Generation and training compute with the same numbers. `q8` and \
+         `file` are for CPUs and for weights that are not trained themselves: generation and training share one \
+         copy, and `file` computes exactly what `f32` does. A policy that is trained without an adapter keeps f32 \
+         master weights. On a CPU, f16 is more precise than bf16; GPUs compute in bf16.",
     ),
     in_head(
         B::Server,

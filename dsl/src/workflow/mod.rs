@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use pl_types::{Dtype, Sampling, SamplingOverrides};
+use pl_types::{ModelDtype, Sampling, SamplingOverrides};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -72,6 +72,11 @@ impl Workflow {
     /// Returns the largest staleness of a trained policy.
     pub fn largest_staleness(&self) -> u32 {
         (0..self.policies.len()).map(|policy| self.staleness(policy)).max().unwrap_or(0)
+    }
+
+    /// Returns true if the weights of the model at a position are trained, not only adapters on them.
+    pub fn trains_model(&self, model: usize) -> bool {
+        self.train.is_some() && self.policies.iter().any(|policy| policy.trains_model(model))
     }
 
     /// The JSON Schema (draft 2020-12) of a serialised workflow.
@@ -162,8 +167,8 @@ impl Grant {
 pub struct Model {
     pub name: String,
     pub source: String,
-    /// `None` for the default of the device: f32 on a CPU, bf16 on a GPU.
-    pub dtype: Option<Dtype>,
+    /// `None` for the default: on a CPU `file`, or f32 if the model's own weights are trained; bf16 on a GPU.
+    pub dtype: Option<ModelDtype>,
 }
 
 /// `policy coder { model = base; lora { rank = 16; alpha = 32 } }`
@@ -190,6 +195,17 @@ pub struct Policy {
     /// `None` if the policy is not trained, or the file has no `train` block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<PolicyTraining>,
+}
+
+impl Policy {
+    /// Returns true if the policy or its critic trains weights of the model at a position, not only adapters on them.
+    pub fn trains_model(&self, model: usize) -> bool {
+        let Some(training) = &self.training else { return false };
+        let critic = training.critic.as_ref().filter(|critic| critic.on == objective::CriticBase::Model);
+        (self.lora.is_none() && self.model == model)
+            || critic
+                .is_some_and(|critic| critic.lora.is_none() && critic.model.unwrap_or(self.model) == model)
+    }
 }
 
 /// Low-rank adaptation (Hu et al. 2021): `W x + (alpha / rank) B A x`.

@@ -17,6 +17,8 @@ pub(crate) enum ExecutorError {
     Threads(#[source] std::io::Error),
     #[error("a weight of shape {shape:?} is not a matrix")]
     NotMatrix { shape: Vec<i64> },
+    #[error("packed weights are for CPUs; on a GPU, load the model in bf16 or f32")]
+    Packed,
     #[error("cannot allocate a KV cache of {blocks} blocks: {source}; lower `kv_cache`")]
     CacheAllocation { blocks: usize, source: TchError },
     #[error("{}", torch_message(.0))]

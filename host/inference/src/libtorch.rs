@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use pl_kernels::cpu::BLOCK;
 use pl_kernels::cuda::Graphs;
-use pl_model::{Adapter, Config, Rope, TensorSet, Weights, logits};
+use pl_model::{Adapter, Config, Rope, TensorSet, Weights};
 use tch::{Device, TchError, Tensor};
 
 use crate::config::BaseModel;
@@ -131,6 +131,9 @@ impl Executor for Libtorch {
     ) -> Result<LoadedModel, ExecutorError> {
         let config = base.config.clone();
         let rope = Rope::new(&config, positions, self.device);
+        if self.device != Device::Cpu && base.weights.is_packed() {
+            return Err(ExecutorError::Packed);
+        }
         let weights = base.weights.to_device(self.device);
         let number = self.loaded.get() + 1;
         self.loaded.set(number);
@@ -214,7 +217,7 @@ impl Executor for Libtorch {
             true => hidden,
             false => hidden.f_index_select(0, &Tensor::f_from_slice(&rows)?.f_to_device(self.device)?)?,
         };
-        Ok(StepTensors { logits: logits(&hidden, model.weights.unembed())?, hidden })
+        Ok(StepTensors { logits: model.weights.unembed().logits(&hidden)?, hidden })
     }
 
     fn sample(

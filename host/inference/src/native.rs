@@ -7,13 +7,13 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use pl_kernels::cpu::{
     Attention, BLOCK, Cpu, Epilogue, Heads, KvCache, Matrix, Product, Query, RmsNorm, Rotation, Term,
     WeightFormat,
 };
-use pl_model::{Adapter, Config, Projection, Rope, Weights};
+use pl_model::{Adapter, Config, Projection, Rope, WeightMatrix, Weights};
 use pl_types::Dtype;
 use tch::{Device, Kind, TchError, Tensor};
 
@@ -40,11 +40,11 @@ pub(crate) struct PackedWeights {
     eps: f32,
     cos: Vec<f32>,
     sin: Vec<f32>,
-    embed: Matrix,
+    embed: Arc<Matrix>,
     layers: Vec<PackedLayer>,
     norm: Vec<f32>,
     /// `None` if the embedding is also the output matrix.
-    head: Option<Matrix>,
+    head: Option<Arc<Matrix>>,
 }
 
 struct PackedLayer {
@@ -62,7 +62,7 @@ struct PackedLayer {
 }
 
 struct Linear {
-    matrix: Matrix,
+    matrix: Arc<Matrix>,
     bias: Option<Vec<f32>>,
 }
 
@@ -114,7 +114,11 @@ impl Executor for Native {
             Dtype::F16 => WeightFormat::F16,
             Dtype::Bf16 => WeightFormat::Bf16,
         };
-        let pack = |tensor: &Tensor| pack(&self.cpu, tensor, 1.0, format);
+        // Packed weights are shared with training.
+        let pack = |matrix: &WeightMatrix| match matrix {
+            WeightMatrix::Tensor(tensor) => pack(&self.cpu, tensor, 1.0, format).map(Arc::new),
+            WeightMatrix::Packed(matrix) => Ok(Arc::clone(matrix)),
+        };
         let (cos, sin) = {
             let rope = Rope::new(config, positions, Device::Cpu);
             let (cos, sin) = rope.tables();
@@ -435,7 +439,7 @@ impl<'a> Pass<'a> {
         linear: &'b Linear,
         x: &'b [f32],
     ) -> Vec<Term<'b>> {
-        let matrix = &linear.matrix;
+        let matrix = &*linear.matrix;
         let base = Term { rows: 0..self.rows, x, stride: matrix.inputs(), offset: 0, matrix };
         let adapters = self.adapter_runs.iter().filter_map(|(rows, adapter)| {
             let factors = adapter.layers[index][input].as_ref()?;
@@ -458,7 +462,7 @@ impl<'a> Pass<'a> {
         logit_rows.iter().for_each(|row| last.extend_from_slice(&x[row * hidden..][..hidden]));
         let mut normed = vec![0f32; last.len()];
         cpu.rms_norm(RmsNorm { weight: &weights.norm, eps: weights.eps }, &last, &mut normed);
-        let matrix = weights.head.as_ref().unwrap_or(&weights.embed);
+        let matrix = &**weights.head.as_ref().unwrap_or(&weights.embed);
         let rows = 0..logit_rows.len();
         let mut logits = vec![0f32; logit_rows.len() * matrix.outputs()];
         let term = Term { rows: rows.clone(), x: &normed, stride: hidden, offset: 0, matrix };

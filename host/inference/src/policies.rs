@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pl_model::{Adapter, Config, Projection, TensorSet, Tokenizer, Weights};
+use pl_model::{Adapter, Config, Projection, Tokenizer};
 use pl_types::{Dtype, GenerateError, ValueHeadWeights};
 
 use crate::block_pool::{BLOCK, BlockPool, SnapshotId};
@@ -113,7 +113,7 @@ impl<E: Executor> Policies<E> {
                 cache: executor.new_cache(&base, capacity).map_err(setup_error)?,
                 blocks: BlockPool::new(capacity),
                 block_bytes,
-                shapes: shapes(&base.weights),
+                shapes: base.weights.sizes(),
                 config: Arc::new(base.config),
                 tokenizer: base.tokenizer,
                 dtype: base.dtype,
@@ -230,7 +230,7 @@ impl<E: Executor> Policies<E> {
                 return Ok(());
             }
             WeightUpdate::Weights(weights) => {
-                if shapes(&weights) != base.shapes {
+                if weights.sizes() != base.shapes {
                     return Err(GenerateError::Setup(format!(
                         "the weights published for policy {policy} don't have the shapes of its model"
                     )));
@@ -316,10 +316,6 @@ impl<E: Executor> Policies<E> {
 
 fn setup_error(error: ExecutorError) -> GenerateError {
     GenerateError::Setup(error.to_string())
-}
-
-fn shapes(weights: &Weights) -> Vec<(String, Vec<i64>)> {
-    weights.parameters().into_iter().map(|(name, tensor)| (name, tensor.size())).collect()
 }
 
 /// Checks that weights have the shapes of their model's config, and adapters those of their base.

@@ -4,35 +4,54 @@ mod delta;
 mod gguf;
 mod hf_folder;
 mod mapped_file;
+mod matrix_form;
 mod peft;
 mod save;
 mod shards;
 
-use pl_types::{Dtype, SourcePath};
-use tch::{Device, Tensor};
+use pl_types::{ModelDtype, SourcePath};
+use tch::Device;
 
 use crate::error::Error;
+use crate::formats::matrix_form::MatrixForm;
 use crate::model::Model;
 use crate::network::config::Config;
-use crate::network::weights::store;
 use crate::text::template::ChatTemplate;
 use crate::text::tokenizer::Tokenizer;
 
 impl Model {
-    /// Loads a Hugging Face folder or a GGUF file onto `device`, with the matrices in the number format
-    /// `dtype`, as [`Weights::round_to`](crate::Weights::round_to) stores them. Tensors are converted one at
-    /// a time, directly from the mapped file.
+    /// Loads a Hugging Face folder or a GGUF file onto `device`, with the matrices in the form `dtype`: tensors as
+    /// [`Weights::round_to`](crate::Weights::round_to) stores them, or packed. Tensors are converted one at a time, directly
+    /// from the mapped file.
     ///
     /// # Errors
-    /// If a file can't be read or is invalid, if the model is not supported, and if the device's memory runs
-    /// out.
-    pub fn load(source: impl Into<SourcePath>, device: Device, dtype: Dtype) -> Result<Self, Error> {
+    /// If a file can't be read or is invalid, if the model is not supported, if packed matrices are asked for on a GPU, and if
+    /// the device's memory runs out.
+    pub fn load(
+        source: impl Into<SourcePath>,
+        device: Device,
+        dtype: impl Into<ModelDtype>,
+    ) -> Result<Self, Error> {
         let source = source.into();
-        let store = |tensor: &Tensor| Ok(store(tensor, dtype, device)?);
+        let form = MatrixForm::new(dtype.into(), device, source.path())?;
         if source.path().is_dir() {
-            hf_folder::load(&source, dtype, store)
+            hf_folder::load(&source, &form)
         } else {
-            gguf::model::load(&source, dtype, store)
+            gguf::model::load(&source, &form)
+        }
+    }
+
+    /// Returns the size in bytes of a model's matrices as they are packed with [`ModelDtype::File`], from the headers of its
+    /// files.
+    ///
+    /// # Errors
+    /// If a file can't be read or is invalid.
+    pub fn packed_bytes(source: impl Into<SourcePath>) -> Result<u64, Error> {
+        let source = source.into();
+        if source.path().is_dir() {
+            hf_folder::packed_bytes(&source)
+        } else {
+            gguf::model::packed_bytes(&source)
         }
     }
 
@@ -41,8 +60,11 @@ impl Model {
     ///
     /// # Errors
     /// If a file can't be read or is invalid.
-    pub fn load_without_weights(source: impl Into<SourcePath>, dtype: Dtype) -> Result<Self, Error> {
-        let source = source.into();
+    pub fn load_without_weights(
+        source: impl Into<SourcePath>,
+        dtype: impl Into<ModelDtype>,
+    ) -> Result<Self, Error> {
+        let (source, dtype) = (source.into(), dtype.into());
         if source.path().is_dir() {
             hf_folder::load_without_weights(&source, dtype)
         } else {
@@ -83,6 +105,8 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use pl_types::Dtype;
 
     use super::*;
 

@@ -33,6 +33,7 @@ pub use network::transformer::{
     AdapterRows, AdapterRun, AdapterSlots, Checkpointing, Gradients, Pass, forward_with_attention,
     hidden_states,
 };
+pub use network::weight_matrix::{UNPACKED_BYTES, WeightMatrix};
 pub use network::weights::{Layer, Weights};
 pub use text::chat::{ChatMessage, RenderOptions, ToolCall};
 pub use text::stop_strings::StopStringMatcher;

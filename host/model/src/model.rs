@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pl_types::Dtype;
+use pl_types::ModelDtype;
 
 use crate::network::config::Config;
 use crate::network::weights::Weights;
@@ -20,8 +20,8 @@ pub struct Model {
     pub tokenizer: Arc<Tokenizer>,
     /// Chat template.
     pub template: Arc<ChatTemplate>,
-    /// Number format that the matrices are rounded to.
-    pub dtype: Dtype,
+    /// Form of the matrices.
+    pub dtype: ModelDtype,
     /// BLAKE3 of the files that the model was loaded from, in hexadecimal.
     pub hash: String,
 }

@@ -8,4 +8,5 @@ pub(crate) mod rope;
 pub(crate) mod rope_scaling;
 pub(crate) mod tensor_set;
 pub(crate) mod transformer;
+pub(crate) mod weight_matrix;
 pub(crate) mod weights;

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use pl_dsl::workflow::objective::{Critic, CriticBase};
 use pl_dsl::workflow::{Policy, Workflow};
 use pl_dsl::{Diagnostic, DiagnosticCode, Severity};
+use pl_kernels::cpu::GroupFormat;
 use pl_kernels::cuda;
-use pl_model::{Checkpointing, Config, Projection};
+use pl_model::{Checkpointing, Config, Model, Projection, UNPACKED_BYTES};
 use pl_trainer::memory::{self as formulas, PassShape};
-use pl_types::{Dtype, SourcePath};
+use pl_types::{Dtype, ModelDtype, SourcePath};
 use tch::Device;
 
 use crate::dtype::model_dtype;
@@ -34,9 +35,11 @@ const PROGRAM: u64 = 384 << 20;
 /// their documentation; not measured yet.
 const CUDA: u64 = (512 + 2 * 32 + 64) << 20;
 
-/// Share of the memory that comes and goes, as a divisor, that libtorch's allocator on a GPU keeps in addition: it rounds
-/// sizes up and keeps blocks of each size apart. Not measured yet.
-const ALLOCATOR: u64 = 8;
+/// Share of the memory that comes and goes, as a divisor, that allocators keep in addition. Libtorch's on a GPU rounds sizes
+/// up and keeps blocks of each size apart (not measured yet); glibc's keeps what threads have freed (measured: up to an
+/// eighth of the whole process with all weights in training).
+const ALLOCATOR_GPU: u64 = 8;
+const ALLOCATOR_CPU: u64 = 4;
 
 /// Estimate of the memory that a workflow needs, in bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,9 +66,9 @@ impl MemoryEstimate {
     ) -> Result<MemoryEstimate, Error> {
         let mut sum = Sum::default();
         for (index, (model, source)) in workflow.models.iter().zip(models).enumerate() {
-            let config = Config::read(source)
-                .map_err(|error| Error::Model { model: model.name.clone(), source: Box::new(error) })?;
-            let base = BaseModel { config, dtype: model_dtype(model, device), device };
+            let failed = |error| Error::Model { model: model.name.clone(), source: Box::new(error) };
+            let base =
+                BaseModel::read(source, model_dtype(workflow, index, device), device).map_err(failed)?;
             let policies: Vec<&Policy> = workflow.policies.iter().filter(|p| p.model == index).collect();
             let (generation, graphs) = (sum.generation, sum.graphs);
             sum.add_base(workflow, folder, &base, &policies);
@@ -93,12 +96,13 @@ impl MemoryEstimate {
                 parts.push(("CUDA and its workspaces", CUDA));
                 let graphs = if workflow.inference.enforce_eager { 0 } else { sum.graphs };
                 parts.push(("CUDA graphs", graphs));
-                parts.push(("allocator's reserve", (sum.activations + sum.publishing) / ALLOCATOR));
+                parts.push(("allocator's reserve", sum.transient() / ALLOCATOR_GPU));
                 gpu = cuda::device_memory(ordinal);
             }
             _ => {
                 // The memory of the program itself is not on a GPU.
                 parts.push(("program and plugins", PROGRAM));
+                parts.push(("allocator's reserve", sum.transient() / ALLOCATOR_CPU));
                 machine = MachineMemory::read();
             }
         }
@@ -134,7 +138,7 @@ impl MemoryEstimate {
         let (needs, has) = (Bytes(self.total()), Bytes(total));
         let message = format!("the workflow will take about {needs} of memory, and the {what} has {has}");
         let help = "to save memory, lower `inference.kv_cache` or `train.token_budget`, train with `lora` instead of a \
-                    whole model, set `train.gradient_checkpointing`, or set `dtype = f16` in `model`";
+                    whole model, set `train.gradient_checkpointing`, or set `dtype = q8` in `model`";
         let (code, severity) = (DiagnosticCode::Memory, Severity::Warning);
         vec![Diagnostic::about_file(code, severity, message, help)]
     }
@@ -171,14 +175,41 @@ impl fmt::Display for Bytes {
 /// Model that policies are based on.
 struct BaseModel {
     config: Config,
+    /// Number format of matrices that are tensors.
     dtype: Dtype,
+    /// Size in bytes of packed weights. `None` if the matrices are tensors.
+    packed: Option<u64>,
     device: Device,
 }
 
 impl BaseModel {
+    fn read(source: &SourcePath, dtype: ModelDtype, device: Device) -> Result<BaseModel, pl_model::Error> {
+        let config = Config::read(source)?;
+        let packed = match dtype {
+            ModelDtype::File => Some(Model::packed_bytes(source)?),
+            ModelDtype::Q8 => {
+                let numbers = formulas::weight_numbers(&config) as usize;
+                Some(GroupFormat::Q8.bytes(1, numbers) as u64)
+            }
+            ModelDtype::F32 | ModelDtype::F16 | ModelDtype::Bf16 => None,
+        };
+        Ok(BaseModel { config, dtype: dtype.tensors().unwrap_or_default(), packed, device })
+    }
+
     /// Returns the number format that training computes in. The CPU stores rounded values as f32.
     fn training_dtype(&self) -> Dtype {
         if self.device == Device::Cpu { Dtype::F32 } else { self.dtype }
+    }
+
+    /// Returns the size in bytes of the weights that training computes with.
+    fn training_bytes(&self) -> u64 {
+        self.packed.unwrap_or_else(|| formulas::weights_bytes(&self.config, self.training_dtype()))
+    }
+
+    /// Returns the size in bytes of another copy of the weights for generation.
+    fn generation_bytes(&self) -> u64 {
+        // Packed weights are shared.
+        if self.packed.is_some() { 0 } else { formulas::weights_bytes(&self.config, self.dtype) }
     }
 }
 
@@ -253,11 +284,11 @@ impl Sum {
         let copies = trained + loaded + u64::from(!pools.is_empty());
         let is_copied = |policy: &&&Policy| trains(policy) && policy.lora.is_none() && has_reference(policy);
         let references = policies.iter().filter(is_copied).count() as u64;
-        self.training += (copies + references) * formulas::weights_bytes(config, base.training_dtype());
+        self.training += (copies + references) * base.training_bytes();
         // Generation on libtorch shares the weights until they change.
         let copies = trained + loaded + pools.len() as u64;
         let generating = if base.device == Device::Cpu { copies } else { trained };
-        self.generation += generating * formulas::weights_bytes(config, *dtype);
+        self.generation += generating * base.generation_bytes();
         self.graphs += copies * pl_inference::graph_bytes(config, workflow.inference.slots as usize);
         self.versions += trained * formulas::weights_bytes(config, base.training_dtype());
         self.optimiser += trained * formulas::optimizer_bytes(numbers, *dtype);
@@ -303,8 +334,13 @@ impl Sum {
         }
         // Adapters of critics share the weights with each other and with those of policies.
         if frozen && !workflow.policies.iter().any(|policy| policy.model == model && policy.lora.is_some()) {
-            self.training += formulas::weights_bytes(config, base.training_dtype());
+            self.training += base.training_bytes();
         }
+    }
+
+    /// Returns the bytes of memory that comes and goes.
+    fn transient(&self) -> u64 {
+        self.activations + self.publishing
     }
 }
 
@@ -328,5 +364,7 @@ fn activations(workflow: &Workflow, base: &BaseModel, ranks: usize) -> u64 {
     let tokens = train.token_budget as usize;
     let row = PassShape { tokens, targets: tokens, ranks };
     let checkpointing = if train.gradient_checkpointing { Checkpointing::On } else { Checkpointing::Off };
-    formulas::activation_bytes(&base.config, &row, checkpointing, base.training_dtype())
+    // A part of a packed matrix at a time.
+    let unpacked = if base.packed.is_some() { UNPACKED_BYTES as u64 } else { 0 };
+    formulas::activation_bytes(&base.config, &row, checkpointing, base.training_dtype()) + unpacked
 }

@@ -242,8 +242,12 @@ impl RunPlan {
     pub fn new(host: &Host, checked: &CheckedWorkflow, device: Device) -> RunPlan {
         let workflow = &checked.workflow;
         let graph = Graph::new(workflow, 0);
-        let models: Vec<ModelPlan> =
-            workflow.models.iter().map(|model| ModelPlan::new(checked, model, device)).collect();
+        let models: Vec<ModelPlan> = workflow
+            .models
+            .iter()
+            .enumerate()
+            .map(|(index, _)| ModelPlan::new(checked, index, device))
+            .collect();
         let policies: Vec<PolicyPlan> =
             (0..workflow.policies.len()).map(|index| PolicyPlan::new(workflow, index, &models)).collect();
         let scenarios = ScenarioPlan::all(checked);
@@ -346,7 +350,8 @@ impl PermissionPlan {
 }
 
 impl ModelPlan {
-    fn new(checked: &CheckedWorkflow, model: &workflow::Model, device: Device) -> ModelPlan {
+    fn new(checked: &CheckedWorkflow, index: usize, device: Device) -> ModelPlan {
+        let model = &checked.workflow.models[index];
         let path = checked.model_on_disk(model).ok();
         let hub = model.source.starts_with("hf:");
         let kind = match &path {
@@ -359,7 +364,7 @@ impl ModelPlan {
         ModelPlan {
             name: model.name.clone(),
             source: model.source.clone(),
-            dtype: model_dtype(model, device).to_string(),
+            dtype: model_dtype(&checked.workflow, index, device).to_string(),
             kind,
             fetch: hub && path.is_none(),
             config: path

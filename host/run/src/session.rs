@@ -157,7 +157,7 @@ impl Session {
             .zip(&located)
             .enumerate()
             .map(|(index, (model, file))| {
-                let dtype = model_dtype(model, device);
+                let dtype = model_dtype(workflow, index, device);
                 let source = source_of(checked, model, file)?;
                 let loaded = match needs_weights(workflow, index) {
                     true => Model::load(source, device, dtype),
@@ -402,7 +402,7 @@ fn start_engines(
                 config: model.config.clone(),
                 weights: weights.to_device(device),
                 tokenizer: Arc::clone(&model.tokenizer),
-                dtype: model.dtype,
+                dtype: model.dtype.tensors().unwrap_or_default(),
             })
         };
         let bases = pool.bases.iter().filter_map(base).collect();

@@ -66,7 +66,7 @@ mod tests {
     fn in_f32_masters_are_the_working_weights() {
         let base = BaseWeights::trained(weights(&config(true), 1), Dtype::F32).unwrap();
         let masters = base.masters().unwrap();
-        assert_eq!(masters.embed.data_ptr(), base.working().embed.data_ptr());
+        assert_eq!(masters.norm.data_ptr(), base.working().norm.data_ptr());
         assert!(BaseWeights::frozen(weights(&config(true), 1)).masters().is_none());
     }
 

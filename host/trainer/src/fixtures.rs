@@ -157,25 +157,25 @@ pub fn weights(config: &Config, seed: i64) -> Weights {
     let (h, q, kv) = (config.hidden, config.heads * config.head_dim, config.kv_heads * config.head_dim);
     let layer = |_| Layer {
         attention_norm: gain(),
-        q: matrix(q, h),
-        k: matrix(kv, h),
-        v: matrix(kv, h),
+        q: matrix(q, h).into(),
+        k: matrix(kv, h).into(),
+        v: matrix(kv, h).into(),
         q_bias: None,
         k_bias: None,
         v_bias: None,
         q_norm: None,
         k_norm: None,
-        o: matrix(h, q),
+        o: matrix(h, q).into(),
         ffn_norm: gain(),
-        gate: matrix(config.ffn, h),
-        up: matrix(config.ffn, h),
-        down: matrix(h, config.ffn),
+        gate: matrix(config.ffn, h).into(),
+        up: matrix(config.ffn, h).into(),
+        down: matrix(h, config.ffn).into(),
     };
     Weights {
-        embed: matrix(config.vocab, h),
+        embed: matrix(config.vocab, h).into(),
         layers: (0..config.layers).map(layer).collect(),
         norm: gain(),
-        head: (!config.tied).then(|| matrix(config.vocab, h)),
+        head: (!config.tied).then(|| matrix(config.vocab, h).into()),
     }
 }
 
@@ -216,7 +216,7 @@ pub fn model(tied: bool, seed: i64) -> Model {
         config,
         tokenizer: Arc::new(tokenizer),
         template: Arc::new(template),
-        dtype: Dtype::F32,
+        dtype: Dtype::F32.into(),
         hash: format!("tiny-{seed}"),
     }
 }
@@ -359,7 +359,7 @@ pub fn plain_distributions(
     t: &Transition,
 ) -> Tensor {
     let hidden = plain_hidden(config, weights, adapter, t);
-    let logits = hidden.matmul(&weights.unembed().tr()) / t.temperature;
+    let logits = hidden.matmul(&weights.unembed().to_tensor().unwrap().tr()) / t.temperature;
     let Some(support) = &t.support else { return logits.log_softmax(-1, logits.kind()) };
     let truncated: Vec<bool> = support
         .iter()

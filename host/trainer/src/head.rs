@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use pl_kernels::cuda::head::{FusedHead, TokenHead};
 use pl_kernels::cuda::{self, Kernels};
-use pl_model::{add_outer, linear, logits};
+use pl_model::{WeightMatrix, add_outer};
 use tch::{TchError, Tensor, no_grad};
 
 /// Number of rows per chunk. 128 rows of 49,152 logits are 25 MB, and enough for the matrix products to run
@@ -136,12 +136,12 @@ pub struct HeadOptions<'a> {
 /// If libtorch fails.
 pub fn forward_backward(
     input: &HeadInput<'_>,
-    unembed: &Tensor,
+    unembed: &WeightMatrix,
     options: &HeadOptions<'_>,
     mut derivative: impl FnMut(Range<i64>, &Tensor) -> Result<Tensor, TchError>,
 ) -> Result<HeadOutput, TchError> {
     if options.entropy_slopes.is_none()
-        && let Some(kernels) = kernels(input, unembed)
+        && let Some((kernels, unembed)) = kernels(input, unembed)
     {
         let head = FusedHead::new(kernels);
         let total = options.unembed_gradient;
@@ -188,7 +188,7 @@ pub fn forward_backward(
                 let _ = gradient.f_div_(temperature)?;
             }
             let narrow = gradient.f_to_kind(unembed.kind())?;
-            part(&hidden_gradient)?.f_copy_(&linear(&narrow, &unembed.f_tr()?)?)?;
+            part(&hidden_gradient)?.f_copy_(&unembed.linear_backward(&narrow)?)?;
             if let Some(total) = options.unembed_gradient {
                 add_outer(total, &gradient, &hidden.f_to_kind(gradient.kind())?)?;
             }
@@ -206,11 +206,11 @@ pub fn forward_backward(
 pub fn logprobs(
     input: &HeadInput<'_>,
     rows: Range<i64>,
-    unembed: &Tensor,
+    unembed: &WeightMatrix,
     chunk: i64,
 ) -> Result<Tensor, TchError> {
     let mut logps = Vec::new();
-    if let Some(kernels) = kernels(input, unembed) {
+    if let Some((kernels, unembed)) = kernels(input, unembed) {
         let head = FusedHead::new(kernels);
         for rows in chunks(rows, KERNEL_CHUNK) {
             let part = |tensor: &Tensor| tensor.f_narrow(0, rows.start, rows.end - rows.start);
@@ -249,14 +249,14 @@ struct Chunk {
 }
 
 impl Chunk {
-    fn forward(input: &HeadInput<'_>, unembed: &Tensor, rows: &Range<i64>) -> Result<Self, TchError> {
+    fn forward(input: &HeadInput<'_>, unembed: &WeightMatrix, rows: &Range<i64>) -> Result<Self, TchError> {
         let part = |tensor: &Tensor| tensor.f_narrow(0, rows.start, rows.end - rows.start);
         let column = |tensor: &Tensor| part(tensor)?.f_unsqueeze(1);
         no_grad(|| {
             let hidden = part(input.hidden)?;
             let token = column(input.tokens)?;
             let temperature = input.temperatures.map(column).transpose()?;
-            let mut logits = logits(&hidden, unembed)?;
+            let mut logits = unembed.logits(&hidden)?;
             if let Some(temperature) = &temperature {
                 let _ = logits.f_div_(temperature)?;
             }
@@ -272,10 +272,11 @@ impl Chunk {
     }
 }
 
-/// Kernels of the rows' device. Returns `None` if they are not loaded or don't support the input.
-fn kernels(input: &HeadInput<'_>, unembed: &Tensor) -> Option<Arc<Kernels>> {
-    let open = cuda::opened(input.hidden.device())?;
-    (input.support.is_none() && FusedHead::supports(input.hidden, unembed)).then_some(open)
+/// Kernels of the rows' device, and the output matrix for them. Returns `None` if they are not loaded or don't support the
+/// input.
+fn kernels<'a>(input: &HeadInput<'_>, unembed: &'a WeightMatrix) -> Option<(Arc<Kernels>, &'a Tensor)> {
+    let (open, unembed) = (cuda::opened(input.hidden.device())?, unembed.tensor()?);
+    (input.support.is_none() && FusedHead::supports(input.hidden, unembed)).then_some((open, unembed))
 }
 
 /// [`forward_backward`] with a head that computes logits twice instead of keeping them. It always computes

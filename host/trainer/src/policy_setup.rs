@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pl_dsl::workflow::objective::{Advantage, Critic, CriticBase};
 use pl_dsl::workflow::{Lora, Policy, PolicyTraining, Workflow};
 use pl_model::{Adapter, Config, Model, Projection, TensorSet, Weights};
-use pl_types::{Dtype, SourcePath};
+use pl_types::{Dtype, ModelDtype, SourcePath};
 use tch::Device;
 
 use crate::critic::{CriticModel, critic_adapter};
@@ -22,7 +22,7 @@ pub(crate) enum PolicySetup {
     /// Trains an adapter.
     TrainedAdapter { base: usize, adapter: Adapter, training: PolicyTraining },
     /// Trains the weights of its base, which no other policy uses.
-    TrainedWeights { base: usize, training: PolicyTraining },
+    TrainedWeights { base: usize, dtype: Dtype, training: PolicyTraining },
 }
 
 /// Initial weights of all policies and critics.
@@ -35,17 +35,32 @@ pub(crate) struct InitialWeights {
     pub critics: Vec<Option<CriticModel>>,
 }
 
-/// Checks that gradients can be computed in a model's number format. On a GPU, those of f16 underflow: the gradient of a
+/// Checks that gradients can be computed in a model's form. On a GPU, those of f16 underflow: the gradient of a
 /// logit is a probability divided by the number of tokens, and f16 has nothing below 6e-8.
-pub(crate) fn can_train(dtype: Dtype, device: Device) -> Result<(), &'static str> {
+pub(crate) fn can_train(dtype: ModelDtype, device: Device) -> Result<(), &'static str> {
     match (device, dtype) {
         (Device::Cpu, _) => Ok(()),
-        (_, Dtype::F16) => Err(
+        (_, ModelDtype::F16) => Err(
             "on a GPU, a model in f16 can't be trained, nor an adapter on it: small gradients become 0; set `dtype = bf16` \
              or `dtype = f32` in its `model`",
         ),
         _ => Ok(()),
     }
+}
+
+/// Returns the number format of a model whose weights are trained.
+fn trained_dtype(policy: &Policy, model: &Model) -> Result<Dtype, Error> {
+    let problem = || {
+        let own = model.dtype;
+        Error::policy(
+            &policy.name,
+            format!(
+                "weights with `dtype = {own}` can't be trained: set `dtype = f32` or `dtype = bf16` in its `model`, or train \
+                 an adapter with a `lora` block"
+            ),
+        )
+    };
+    model.dtype.tensors().ok_or_else(problem)
 }
 
 /// Loads or creates the initial weights of all policies and critics.
@@ -69,8 +84,9 @@ pub(crate) fn set_up_policies(
         }
         let start = PolicyStart::read(policy, &starts, &bases.models[policy.model], device)?;
         if let (PolicyStart::BaseModel, None, Some(training)) = (&start, &policy.lora, training) {
+            let dtype = trained_dtype(policy, &bases.models[policy.model])?;
             let base = bases.add_exclusive(policy.model);
-            setups.push(PolicySetup::TrainedWeights { base, training: training.clone() });
+            setups.push(PolicySetup::TrainedWeights { base, dtype, training: training.clone() });
             continue;
         }
         setups.push(match (start, &policy.lora) {
@@ -90,7 +106,10 @@ pub(crate) fn set_up_policies(
             (PolicyStart::Model(model), None) => {
                 let base = bases.add_loaded(policy, *model)?;
                 match training.cloned() {
-                    Some(training) => PolicySetup::TrainedWeights { base, training },
+                    Some(training) => {
+                        let dtype = trained_dtype(policy, &bases.bases[base])?;
+                        PolicySetup::TrainedWeights { base, dtype, training }
+                    }
                     None => PolicySetup::Frozen { base, adapter: None },
                 }
             }
@@ -234,7 +253,7 @@ impl BaseModels {
         seed: u64,
     ) -> Result<CriticModel, Error> {
         check_critic_model(policy, &self.models[policy.model], &self.models[model])?;
-        let (config, dtype) = (self.models[model].config.clone(), self.models[model].dtype);
+        let config = self.models[model].config.clone();
         match &critic.lora {
             Some(lora) => {
                 let weights = self.models[model].weights.shallow();
@@ -242,8 +261,11 @@ impl BaseModels {
                 CriticModel::adapter(config, weights, adapter)
                     .map_err(Error::torch(format!("critic of policy `{}`", policy.name)))
             }
-            None => CriticModel::trained(config, self.exclusive_weights(model), dtype)
-                .map_err(Error::model(&policy.name)),
+            None => {
+                let dtype = trained_dtype(policy, &self.models[model])?;
+                CriticModel::trained(config, self.exclusive_weights(model), dtype)
+                    .map_err(Error::model(&policy.name))
+            }
         }
     }
 

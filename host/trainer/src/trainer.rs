@@ -132,8 +132,8 @@ impl Trainer {
                     adapters[learner].push((new(training), adapter));
                     PolicyLocation::Trained { base, learner, index: adapters[learner].len() - 1 }
                 }
-                PolicySetup::TrainedWeights { base, training } => {
-                    full.push((new(training), base));
+                PolicySetup::TrainedWeights { base, dtype, training } => {
+                    full.push((new(training), base, dtype));
                     PolicyLocation::Trained { base, learner: adapter_bases.len() + full.len() - 1, index: 0 }
                 }
             });
@@ -146,11 +146,11 @@ impl Trainer {
                 let Model { config, weights, .. } = &bases[base];
                 learners.push(Learner::adapters(config.clone(), weights.shallow(), policies, settings)?);
             }
-            for (policy, base) in full {
-                let Model { config, weights, dtype, .. } = &bases[base];
+            for (policy, base, dtype) in full {
+                let Model { config, weights, .. } = &bases[base];
                 let (config, weights) = (config.clone(), weights.shallow());
                 let settings = settings_for(policy.policy);
-                learners.push(Learner::full(config, weights, *dtype, policy, settings)?);
+                learners.push(Learner::full(config, weights, dtype, policy, settings)?);
             }
         }
         Ok(Self { bases, locations, learners, names })

@@ -37,7 +37,7 @@ pub mod value_head;
 pub mod version;
 
 pub use control::{PauseMode, WeightInfo, WeightSource};
-pub use dtype::Dtype;
+pub use dtype::{Dtype, ModelDtype};
 pub use episode_id::{EpisodeId, InvalidEpisodeId};
 pub use grammar::Grammar;
 pub use hash::PartHasher;

@@ -6,6 +6,7 @@ mod batching;
 mod commands;
 mod during_update;
 mod grammars;
+mod packed_weights;
 mod publishing;
 mod refusals;
 mod request_options;

@@ -137,7 +137,8 @@ async fn values_are_those_of_the_states_that_tokens_were_sampled_in() {
     let model = tiny();
     for backend in [Backend::Native, Backend::Libtorch] {
         let engine = engine(&model, LlmEngineConfig { backend: Some(backend), ..small() });
-        let row = |id: i64| Vec::<f32>::try_from(model.weights.unembed().get(id)).unwrap();
+        let row =
+            |id: i64| Vec::<f32>::try_from(model.weights.unembed().to_tensor().unwrap().get(id)).unwrap();
         let weight = row(3).iter().zip(row(5)).map(|(a, b)| a - b).collect();
         let mut asked = request(0, prompt(1, 30), &[1, 2]);
         asked.top_logprobs = model.config.vocab as usize;

@@ -60,8 +60,8 @@ async fn logprobs_equal_the_packed_pass() {
     for (span, (start, temperature, completion)) in packed.spans.iter().zip(&sampled) {
         let count = completion.tokens.len();
         let rows = hidden.narrow(0, (span.start + start - 1) as i64, count as i64);
-        let logprobs =
-            (rows.matmul(&model.weights.unembed().tr()) / *temperature).log_softmax(-1, Kind::Float);
+        let logprobs = (rows.matmul(&model.weights.unembed().to_tensor().unwrap().tr()) / *temperature)
+            .log_softmax(-1, Kind::Float);
         let ids: Vec<i64> = completion.tokens.iter().map(|id| i64::from(*id)).collect();
         let trained = logprobs.gather(1, &Tensor::from_slice(&ids).view([-1, 1]), false).view([-1]);
         let gap = (trained - Tensor::from_slice(&completion.logprobs)).abs().max().double_value(&[]);

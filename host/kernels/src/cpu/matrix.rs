@@ -246,6 +246,9 @@ impl Matrix {
     }
 }
 
+/// Number of inputs whose weights are distributed to rows together.
+const TILE: usize = 16;
+
 /// Conversion of some rows of one panel to f32.
 struct UnpackKernel<'a> {
     matrix: &'a Matrix,
@@ -283,10 +286,14 @@ impl Kernel for UnpackKernel<'_> {
                     }
                 }
             }
-            for (lane, row) in self.lanes.clone().zip(self.to.chunks_exact_mut(inputs)) {
-                for (to, weights) in row[input..input + count].iter_mut().zip(self.stride.chunks_exact(width))
-                {
-                    *to = weights[lane];
+            // A few inputs at a time, so that each of their lines is read from the first-level cache.
+            for start in (0..count).step_by(TILE) {
+                let end = count.min(start + TILE);
+                for (index, lane) in self.lanes.clone().enumerate() {
+                    let row = &mut self.to[index * inputs + input..][..count];
+                    for k in start..end {
+                        row[k] = self.stride[k * width + lane];
+                    }
                 }
             }
         }

@@ -15,7 +15,8 @@ use tch::{Device, Kind, Tensor};
 use crate::error::Error;
 use crate::network::config::Config;
 use crate::network::tensor_set::TensorSet;
-use crate::network::weights::Weights;
+use crate::network::weight_matrix::WeightMatrix;
+use crate::network::weights::{WeightSource, Weights};
 
 /// Value of the key `format` of the metadata.
 const FORMAT: &str = "pl-host-delta-1";
@@ -33,7 +34,7 @@ impl Weights {
     /// [`Error::Torch`] if a tensor can't be copied to the CPU.
     pub fn checksum(&self) -> Result<String, Error> {
         let mut hasher = blake3::Hasher::new();
-        for (name, tensor) in self.parameters() {
+        for (name, tensor) in self.unpacked()?.parameters() {
             let shape = tensor.size();
             hasher.update(&(name.len() as u64).to_le_bytes());
             hasher.update(name.as_bytes());
@@ -53,8 +54,8 @@ impl Weights {
     /// If the weights are not of one model, or the file can't be written.
     pub fn save_delta(&self, before: &Weights, checksums: (&str, &str), path: &Path) -> Result<(), Error> {
         let mut changed: Vec<(String, Vec<u8>)> = Vec::new();
-        let old: HashMap<String, Tensor> = before.parameters().into_iter().collect();
-        for (name, tensor) in self.parameters() {
+        let old: HashMap<String, Tensor> = before.unpacked()?.parameters().into_iter().collect();
+        for (name, tensor) in self.unpacked()?.parameters() {
             let Some(old) = old.get(&name).filter(|old| old.size() == tensor.size()) else {
                 return Err(Error::format(path, format!("the versions differ in the form of `{name}`")));
             };
@@ -105,15 +106,9 @@ impl Weights {
         }
         let mut changed: HashMap<&str, &[u8]> =
             tensors.iter().map(|(name, view)| (name, view.data())).collect();
-        let old: HashMap<String, Tensor> = self.parameters().into_iter().collect();
-        let weights = Weights::build(config, path, |name| {
-            let missing = || Error::MissingTensor { path: path.to_path_buf(), tensor: name.to_owned() };
-            let tensor = old.get(name).ok_or_else(missing)?;
-            match changed.remove(name) {
-                Some(packed) => patch(tensor, packed, path),
-                None => Ok(tensor.shallow_clone()),
-            }
-        })?;
+        let old: HashMap<String, Tensor> = self.unpacked()?.parameters().into_iter().collect();
+        let patched = PatchedWeights { path, old: &old, changed: &mut changed };
+        let weights = Weights::build(config, path, patched)?;
         if let Some(name) = changed.keys().next() {
             return Err(invalid(format!("the model has no tensor `{name}`")));
         }
@@ -122,6 +117,29 @@ impl Weights {
             return Err(invalid(format!("the result has the checksum {got}, not {expected}")));
         }
         Ok(weights)
+    }
+}
+
+/// Weights with a delta applied.
+struct PatchedWeights<'a, 'd> {
+    path: &'a Path,
+    old: &'a HashMap<String, Tensor>,
+    /// Compressed differences that are not applied yet.
+    changed: &'a mut HashMap<&'d str, &'d [u8]>,
+}
+
+impl WeightSource for PatchedWeights<'_, '_> {
+    fn vector(&mut self, name: &str) -> Result<Tensor, Error> {
+        let missing = || Error::MissingTensor { path: self.path.to_path_buf(), tensor: name.to_owned() };
+        let tensor = self.old.get(name).ok_or_else(missing)?;
+        match self.changed.remove(name) {
+            Some(difference) => patch(tensor, difference, self.path),
+            None => Ok(tensor.shallow_clone()),
+        }
+    }
+
+    fn matrix(&mut self, name: &str) -> Result<WeightMatrix, Error> {
+        self.vector(name).map(WeightMatrix::from)
     }
 }
 
@@ -178,7 +196,7 @@ mod tests {
     /// Weights after a small update of one matrix, and of one value of a norm.
     fn updated(weights: &Weights) -> Weights {
         let new = weights.copy();
-        let mut matrix = new.layers[0].q.shallow_clone();
+        let mut matrix = new.layers[0].q.to_tensor().unwrap();
         let _ = matrix.f_mul_(&Tensor::from(1.0 + 1e-4)).unwrap();
         let _ = new.norm.get(3).f_add_(&Tensor::from(0.5)).unwrap();
         new
@@ -195,7 +213,7 @@ mod tests {
         new.save_delta(&model.weights, (&from, &to), &path).unwrap();
         let applied = model.weights.apply_delta(&model.config, &from, &path).unwrap();
         assert_eq!(applied.checksum().unwrap(), to);
-        let changed = model.weights.layers[0].q.numel() * WIDTH;
+        let changed = model.weights.layers[0].q.to_tensor().unwrap().numel() * WIDTH;
         let size = std::fs::metadata(&path).unwrap().len();
         assert!(size < changed as u64, "{size} bytes for {changed}");
 

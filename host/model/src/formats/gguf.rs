@@ -2,5 +2,6 @@
 
 mod file;
 pub(crate) mod model;
+mod packing;
 mod quant;
 mod tokenizer;

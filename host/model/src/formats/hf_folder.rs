@@ -5,47 +5,72 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use pl_types::{Dtype, SourcePath};
+use pl_types::{ModelDtype, SourcePath};
 use serde_json::Value;
 use tch::Tensor;
 
 use crate::error::Error;
+use crate::formats::matrix_form::{MatrixForm, stored_bytes};
 use crate::formats::shards::Shards;
 use crate::model::Model;
 use crate::network::config::{Config, ids};
-use crate::network::tensor_set::TensorSet;
-use crate::network::weights::Weights;
+use crate::network::weight_matrix::WeightMatrix;
+use crate::network::weights::{WeightSource, Weights};
 use crate::text::template::ChatTemplate;
 use crate::text::tokenizer::Tokenizer;
 
-/// Loads a model folder. `store` rounds each tensor to `dtype` and moves it to its device.
-pub(crate) fn load(
-    source: &SourcePath,
-    dtype: Dtype,
-    store: impl Fn(&Tensor) -> Result<Tensor, Error>,
-) -> Result<Model, Error> {
+/// Loads a model folder.
+pub(crate) fn load(source: &SourcePath, form: &MatrixForm) -> Result<Model, Error> {
     let mut hasher = blake3::Hasher::new();
     let (config, tokenizer, template) = text(source, &mut hasher)?;
     let shards = Shards::open_folder(source)?;
     let folder = source.path();
     hash_shards(&mut hasher, &shards)?;
-    let weights = Weights::build(&config, folder, |tensor| {
-        let missing = || Error::MissingTensor { path: folder.to_path_buf(), tensor: tensor.to_owned() };
-        shards.take(tensor, &store)?.ok_or_else(missing)
-    })?;
+    let weights = Weights::build(&config, folder, FolderWeights { folder, shards: &shards, form })?;
     check_unused_tensors(folder, &config, &weights, &shards)?;
     Ok(Model {
         config,
         weights,
         tokenizer: Arc::new(tokenizer),
         template: Arc::new(template),
-        dtype,
+        dtype: form.dtype,
         hash: hasher.finalize().to_hex().to_string(),
     })
 }
 
+/// Tensors of a folder.
+struct FolderWeights<'a> {
+    folder: &'a Path,
+    shards: &'a Shards,
+    form: &'a MatrixForm,
+}
+
+impl FolderWeights<'_> {
+    fn missing(&self, name: &str) -> Error {
+        Error::MissingTensor { path: self.folder.to_path_buf(), tensor: name.to_owned() }
+    }
+}
+
+impl WeightSource for FolderWeights<'_> {
+    fn vector(&mut self, name: &str) -> Result<Tensor, Error> {
+        let stored = self.shards.take(name, |tensor| self.form.tensor(tensor))?;
+        stored.ok_or_else(|| self.missing(name))
+    }
+
+    fn matrix(&mut self, name: &str) -> Result<WeightMatrix, Error> {
+        self.shards.take_matrix(name, self.form)?.ok_or_else(|| self.missing(name))
+    }
+}
+
+/// Returns the size of the matrices, packed in their number formats.
+pub(crate) fn packed_bytes(source: &SourcePath) -> Result<u64, Error> {
+    let shards = Shards::open_folder(source)?;
+    let sizes = shards.shapes().filter(|(shape, _)| shape.len() == 2);
+    Ok(sizes.map(|(shape, kind)| shape.iter().product::<i64>() as u64 * stored_bytes(kind) as u64).sum())
+}
+
 /// Loads everything but the weights, of which only the hash is computed.
-pub(crate) fn load_without_weights(folder: &SourcePath, dtype: Dtype) -> Result<Model, Error> {
+pub(crate) fn load_without_weights(folder: &SourcePath, dtype: ModelDtype) -> Result<Model, Error> {
     let mut hasher = blake3::Hasher::new();
     let (config, tokenizer, template) = text(folder, &mut hasher)?;
     hash_shards(&mut hasher, &Shards::open_folder(folder)?)?;
@@ -126,7 +151,7 @@ fn check_unused_tensors(
     weights: &Weights,
     shards: &Shards,
 ) -> Result<(), Error> {
-    let known: HashSet<String> = weights.parameters().into_iter().map(|(name, _)| name).collect();
+    let known: HashSet<String> = weights.sizes().into_iter().map(|(name, _)| name).collect();
     let unused = shards.names().find(|name| {
         // Old folders have the rotary frequencies, which follow from the configuration.
         name.starts_with("model.layers.") && !name.ends_with(".rotary_emb.inv_freq") && !known.contains(*name)

@@ -53,7 +53,7 @@ impl Weights {
             }
         }
         write_json(&folder.join("tokenizer_config.json"), &settings)?;
-        write_tensors(&folder.join("model.safetensors"), self.parameters(), dtype)
+        write_tensors(&folder.join("model.safetensors"), self.unpacked()?.parameters(), dtype)
     }
 }
 

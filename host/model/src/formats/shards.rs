@@ -11,6 +11,8 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::Error;
 use crate::formats::mapped_file::MappedFile;
+use crate::formats::matrix_form::MatrixForm;
+use crate::network::weight_matrix::WeightMatrix;
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -96,6 +98,37 @@ impl Shards {
         name: &str,
         store: impl Fn(&Tensor) -> Result<Tensor, Error>,
     ) -> Result<Option<Tensor>, Error> {
+        self.read(name, |stored| {
+            let converted = store(stored)?;
+            if converted.data_ptr() != stored.data_ptr() {
+                return Ok(converted);
+            }
+            let mut own = stored.f_empty_like()?;
+            own.f_copy_(stored)?;
+            Ok(own)
+        })
+    }
+
+    /// Converts a matrix to a form. The result has memory of its own. Returns `None` if the tensor does not exist.
+    pub(crate) fn take_matrix(&self, name: &str, form: &MatrixForm) -> Result<Option<WeightMatrix>, Error> {
+        if let Some(packed) = self.read(name, |stored| form.pack(stored))?.flatten() {
+            return Ok(Some(packed));
+        }
+        Ok(self.take(name, |stored| form.tensor(stored))?.map(WeightMatrix::from))
+    }
+
+    /// Returns the shapes and kinds of all tensors.
+    pub(crate) fn shapes(&self) -> impl Iterator<Item = (&[i64], Kind)> {
+        self.entries.values().map(|entry| (entry.shape.as_slice(), entry.kind))
+    }
+
+    /// Passes a tensor in the memory of the mapped file to `convert`, whose result has memory of its own. Returns `None` if
+    /// the tensor does not exist.
+    fn read<T>(
+        &self,
+        name: &str,
+        convert: impl FnOnce(&Tensor) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
         let Some(entry) = self.entries.get(name) else { return Ok(None) };
         let map = &self.files[entry.file];
         let data = &map[entry.bytes.clone()];
@@ -107,16 +140,9 @@ impl Shards {
             // The header has an odd length. This copies.
             Tensor::f_from_data_size(data, &entry.shape, entry.kind)?
         };
-        let converted = store(&stored)?;
-        let own = if converted.data_ptr() == stored.data_ptr() {
-            let mut own = stored.f_empty_like()?;
-            own.f_copy_(&stored)?;
-            own
-        } else {
-            converted
-        };
+        let converted = convert(&stored)?;
         map.release(data);
-        Ok(Some(own))
+        Ok(Some(converted))
     }
 }
 

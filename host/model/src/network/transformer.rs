@@ -66,7 +66,7 @@ impl<'a> Pass<'a> {
         let (frame, parts, tokens) = prepare(config, weights, adapters, packed)?;
         let mut blocks = Vec::with_capacity(config.layers);
         Ok(no_grad(|| {
-            let mut x = weights.embed.f_index_select(0, &tokens)?;
+            let mut x = weights.embed.rows(&tokens)?;
             for i in 0..weights.layers.len() {
                 let (output, activations) = match checkpointing {
                     Checkpointing::On => (run_block(&frame, &parts, i, &x)?.0, None),
@@ -110,9 +110,9 @@ impl<'a> Pass<'a> {
                 };
                 dy = frame.backward(i, &x, &parts, activations, dy, gradients)?;
             }
-            if let Some(own) = &gradients.weights {
-                let dy = dy.f_to_kind(own.embed.kind())?;
-                let _ = own.embed.shallow_clone().f_index_add_(0, &tokens, &dy)?;
+            if let Some(own) = gradients.weights.as_ref().and_then(|own| own.embed.tensor()) {
+                let dy = dy.f_to_kind(own.kind())?;
+                let _ = own.shallow_clone().f_index_add_(0, &tokens, &dy)?;
             }
             Ok(())
         })
@@ -160,7 +160,7 @@ fn run_blocks(
 ) -> Result<Tensor, TchError> {
     let Frame { config, weights, .. } = frame;
     no_grad(|| {
-        let mut x = weights.embed.f_index_select(0, tokens)?;
+        let mut x = weights.embed.rows(tokens)?;
         for i in 0..weights.layers.len() {
             x = frame.forward(i, &x, |q, k, v| Ok((attend(i, q, k, v)?, ())))?.0;
         }

@@ -1,5 +1,6 @@
 //! A model's weights, with Hugging Face's names of the tensors.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::path::Path;
 
@@ -11,6 +12,7 @@ use crate::error::Error;
 use crate::network::adapter::Projection;
 use crate::network::config::{Config, Family};
 use crate::network::tensor_set::TensorSet;
+use crate::network::weight_matrix::WeightMatrix;
 
 /// One transformer block. Projections are stored `[out, in]`; `H` is the width of the residual stream.
 #[derive(Debug)]
@@ -18,11 +20,11 @@ pub struct Layer {
     /// Norm before attention, `[H]`.
     pub attention_norm: Tensor,
     /// Query projection.
-    pub q: Tensor,
+    pub q: WeightMatrix,
     /// Key projection.
-    pub k: Tensor,
+    pub k: WeightMatrix,
     /// Value projection.
-    pub v: Tensor,
+    pub v: WeightMatrix,
     /// Bias of the query projection, `[out]` (Qwen2).
     pub q_bias: Option<Tensor>,
     /// Bias of the key projection, `[out]` (Qwen2).
@@ -34,33 +36,33 @@ pub struct Layer {
     /// RMS norm of each key head before rotation, `[head_dim]` (Qwen3).
     pub k_norm: Option<Tensor>,
     /// Output projection of the attention.
-    pub o: Tensor,
+    pub o: WeightMatrix,
     /// Norm before the feed-forward layer, `[H]`.
     pub ffn_norm: Tensor,
     /// Gate of the feed-forward layer.
-    pub gate: Tensor,
+    pub gate: WeightMatrix,
     /// Up projection of the feed-forward layer.
-    pub up: Tensor,
+    pub up: WeightMatrix,
     /// Down projection of the feed-forward layer.
-    pub down: Tensor,
+    pub down: WeightMatrix,
 }
 
 /// All weights of a model.
 #[derive(Debug)]
 pub struct Weights {
     /// Embedding `[V, H]`.
-    pub embed: Tensor,
+    pub embed: WeightMatrix,
     /// Blocks, first to last.
     pub layers: Vec<Layer>,
     /// Final norm `[H]`.
     pub norm: Tensor,
     /// Output matrix `[V, H]`; `None` if the embedding is the output matrix too.
-    pub head: Option<Tensor>,
+    pub head: Option<WeightMatrix>,
 }
 
 impl Layer {
     /// Returns the matrix of a projection.
-    pub fn projection(&self, projection: Projection) -> &Tensor {
+    pub fn projection(&self, projection: Projection) -> &WeightMatrix {
         match projection {
             Projection::Q => &self.q,
             Projection::K => &self.k,
@@ -82,86 +84,124 @@ impl Layer {
         }
     }
 
-    /// Returns the tensors with their names in the block, in a fixed order.
-    fn parts(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
+    /// Returns the parts with their names in the block, in a fixed order.
+    fn parts(&self) -> impl Iterator<Item = (&'static str, Part<'_>)> {
         [
-            ("input_layernorm.weight", Some(&self.attention_norm)),
-            ("self_attn.q_proj.weight", Some(&self.q)),
-            ("self_attn.q_proj.bias", self.q_bias.as_ref()),
-            ("self_attn.k_proj.weight", Some(&self.k)),
-            ("self_attn.k_proj.bias", self.k_bias.as_ref()),
-            ("self_attn.v_proj.weight", Some(&self.v)),
-            ("self_attn.v_proj.bias", self.v_bias.as_ref()),
-            ("self_attn.q_norm.weight", self.q_norm.as_ref()),
-            ("self_attn.k_norm.weight", self.k_norm.as_ref()),
-            ("self_attn.o_proj.weight", Some(&self.o)),
-            ("post_attention_layernorm.weight", Some(&self.ffn_norm)),
-            ("mlp.gate_proj.weight", Some(&self.gate)),
-            ("mlp.up_proj.weight", Some(&self.up)),
-            ("mlp.down_proj.weight", Some(&self.down)),
+            ("input_layernorm.weight", Some(Part::Vector(&self.attention_norm))),
+            ("self_attn.q_proj.weight", Some(Part::Matrix(&self.q))),
+            ("self_attn.q_proj.bias", self.q_bias.as_ref().map(Part::Vector)),
+            ("self_attn.k_proj.weight", Some(Part::Matrix(&self.k))),
+            ("self_attn.k_proj.bias", self.k_bias.as_ref().map(Part::Vector)),
+            ("self_attn.v_proj.weight", Some(Part::Matrix(&self.v))),
+            ("self_attn.v_proj.bias", self.v_bias.as_ref().map(Part::Vector)),
+            ("self_attn.q_norm.weight", self.q_norm.as_ref().map(Part::Vector)),
+            ("self_attn.k_norm.weight", self.k_norm.as_ref().map(Part::Vector)),
+            ("self_attn.o_proj.weight", Some(Part::Matrix(&self.o))),
+            ("post_attention_layernorm.weight", Some(Part::Vector(&self.ffn_norm))),
+            ("mlp.gate_proj.weight", Some(Part::Matrix(&self.gate))),
+            ("mlp.up_proj.weight", Some(Part::Matrix(&self.up))),
+            ("mlp.down_proj.weight", Some(Part::Matrix(&self.down))),
         ]
         .into_iter()
-        .filter_map(|(name, tensor)| Some((name, tensor?)))
+        .filter_map(|(name, part)| Some((name, part?)))
+    }
+
+    fn matrices_mut(&mut self) -> [&mut WeightMatrix; 7] {
+        let Self { q, k, v, o, gate, up, down, .. } = self;
+        [q, k, v, o, gate, up, down]
     }
 }
 
+/// A norm or bias, or a matrix.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    Vector(&'a Tensor),
+    Matrix(&'a WeightMatrix),
+}
+
+impl Part<'_> {
+    /// Returns the tensor. Returns `None` if it is packed.
+    fn tensor(&self) -> Option<&Tensor> {
+        match self {
+            Self::Vector(tensor) => Some(tensor),
+            Self::Matrix(matrix) => matrix.tensor(),
+        }
+    }
+
+    fn size(&self) -> Vec<i64> {
+        match self {
+            Self::Vector(tensor) => tensor.size(),
+            Self::Matrix(matrix) => matrix.size(),
+        }
+    }
+}
+
+/// Source of a model's tensors, by Hugging Face's names.
+pub(crate) trait WeightSource {
+    /// Reads a norm or bias.
+    fn vector(&mut self, name: &str) -> Result<Tensor, Error>;
+    /// Reads a matrix.
+    fn matrix(&mut self, name: &str) -> Result<WeightMatrix, Error>;
+}
+
 impl Weights {
-    /// Builds the weights from the tensors that `get` returns for Hugging Face's names, in a fixed order, and
-    /// checks each shape against `config`. Messages name `path`.
-    pub(crate) fn build(
-        config: &Config,
-        path: &Path,
-        mut get: impl FnMut(&str) -> Result<Tensor, Error>,
-    ) -> Result<Self, Error> {
-        let mut take = |name: &str, shape: &[i64]| {
-            let tensor = get(name)?;
-            if tensor.size() == shape {
-                return Ok(tensor);
+    /// Builds the weights from a source, in a fixed order, and checks each shape against `config`. Messages name `path`.
+    pub(crate) fn build(config: &Config, path: &Path, mut source: impl WeightSource) -> Result<Self, Error> {
+        let check = |name: &str, got: Vec<i64>, shape: &[i64]| {
+            if got == shape {
+                return Ok(());
             }
-            Err(Error::Shape {
-                path: path.to_path_buf(),
-                tensor: name.to_owned(),
-                expected: shape.to_vec(),
-                got: tensor.size(),
-            })
+            let (path, tensor) = (path.to_path_buf(), name.to_owned());
+            Err(Error::Shape { path, tensor, expected: shape.to_vec(), got })
+        };
+        let source = RefCell::new(&mut source);
+        let vector = |name: &str, length: i64| {
+            let tensor = source.borrow_mut().vector(name)?;
+            check(name, tensor.size(), &[length]).map(|()| tensor)
+        };
+        let matrix = |name: &str, outputs: i64, inputs: i64| {
+            let matrix = source.borrow_mut().matrix(name)?;
+            check(name, matrix.size(), &[outputs, inputs]).map(|()| matrix)
         };
         let (h, q, kv, f) = (config.hidden, config.q_width(), config.kv_width(), config.ffn);
-        let embed = take("model.embed_tokens.weight", &[config.vocab, h])?;
+        let embed = matrix("model.embed_tokens.weight", config.vocab, h)?;
         let (biased, normed) = (config.family == Family::Qwen2, config.family == Family::Qwen3);
         // Without capacity, because the number of layers comes from an untrusted file.
         let mut layers = Vec::new();
         for i in 0..config.layers {
-            let mut part = |name: &str, shape: &[i64]| take(&format!("model.layers.{i}.{name}"), shape);
+            let full = |name: &str| format!("model.layers.{i}.{name}");
+            let vector = |name: &str, length: i64| vector(&full(name), length);
+            let matrix = |name: &str, outputs: i64, inputs: i64| matrix(&full(name), outputs, inputs);
             layers.push(Layer {
-                attention_norm: part("input_layernorm.weight", &[h])?,
-                q: part("self_attn.q_proj.weight", &[q, h])?,
-                k: part("self_attn.k_proj.weight", &[kv, h])?,
-                v: part("self_attn.v_proj.weight", &[kv, h])?,
-                q_bias: biased.then(|| part("self_attn.q_proj.bias", &[q])).transpose()?,
-                k_bias: biased.then(|| part("self_attn.k_proj.bias", &[kv])).transpose()?,
-                v_bias: biased.then(|| part("self_attn.v_proj.bias", &[kv])).transpose()?,
-                q_norm: normed.then(|| part("self_attn.q_norm.weight", &[config.head_dim])).transpose()?,
-                k_norm: normed.then(|| part("self_attn.k_norm.weight", &[config.head_dim])).transpose()?,
-                o: part("self_attn.o_proj.weight", &[h, q])?,
-                ffn_norm: part("post_attention_layernorm.weight", &[h])?,
-                gate: part("mlp.gate_proj.weight", &[f, h])?,
-                up: part("mlp.up_proj.weight", &[f, h])?,
-                down: part("mlp.down_proj.weight", &[h, f])?,
+                attention_norm: vector("input_layernorm.weight", h)?,
+                q: matrix("self_attn.q_proj.weight", q, h)?,
+                k: matrix("self_attn.k_proj.weight", kv, h)?,
+                v: matrix("self_attn.v_proj.weight", kv, h)?,
+                q_bias: biased.then(|| vector("self_attn.q_proj.bias", q)).transpose()?,
+                k_bias: biased.then(|| vector("self_attn.k_proj.bias", kv)).transpose()?,
+                v_bias: biased.then(|| vector("self_attn.v_proj.bias", kv)).transpose()?,
+                q_norm: normed.then(|| vector("self_attn.q_norm.weight", config.head_dim)).transpose()?,
+                k_norm: normed.then(|| vector("self_attn.k_norm.weight", config.head_dim)).transpose()?,
+                o: matrix("self_attn.o_proj.weight", h, q)?,
+                ffn_norm: vector("post_attention_layernorm.weight", h)?,
+                gate: matrix("mlp.gate_proj.weight", f, h)?,
+                up: matrix("mlp.up_proj.weight", f, h)?,
+                down: matrix("mlp.down_proj.weight", h, f)?,
             });
         }
-        let norm = take("model.norm.weight", &[h])?;
-        let head = if config.tied { None } else { Some(take("lm_head.weight", &[config.vocab, h])?) };
+        let norm = vector("model.norm.weight", h)?;
+        let head = if config.tied { None } else { Some(matrix("lm_head.weight", config.vocab, h)?) };
         Ok(Self { embed, layers, norm, head })
     }
 
     /// Returns weights without numbers, for a model that other machines run.
     pub(crate) fn empty() -> Self {
         let none = || Tensor::zeros([0], (Kind::Float, Device::Cpu));
-        Self { embed: none(), layers: Vec::new(), norm: none(), head: None }
+        Self { embed: none().into(), layers: Vec::new(), norm: none(), head: None }
     }
 
     /// Returns the output matrix, from hidden states to logits, `[V, H]`.
-    pub fn unembed(&self) -> &Tensor {
+    pub fn unembed(&self) -> &WeightMatrix {
         self.head.as_ref().unwrap_or(&self.embed)
     }
 
@@ -191,6 +231,41 @@ impl Weights {
         })
     }
 
+    /// Returns true if a matrix is packed.
+    pub fn is_packed(&self) -> bool {
+        self.parts().any(|(_, part)| part.tensor().is_none())
+    }
+
+    /// Returns the names and shapes of all parts.
+    pub fn sizes(&self) -> Vec<(String, Vec<i64>)> {
+        self.parts().map(|(name, part)| (name, part.size())).collect()
+    }
+
+    /// Returns the same weights with all packed matrices unpacked to f32.
+    ///
+    /// # Errors
+    /// [`Error::Torch`] if memory runs out.
+    pub fn unpacked(&self) -> Result<Self, Error> {
+        let mut own = self.shallow();
+        let Self { embed, layers, head, .. } = &mut own;
+        let ends = [embed].into_iter().chain(head.as_mut());
+        for matrix in ends.chain(layers.iter_mut().flat_map(Layer::matrices_mut)) {
+            *matrix = matrix.to_tensor()?.into();
+        }
+        Ok(own)
+    }
+
+    /// Returns the parts with Hugging Face's names, in a fixed order.
+    fn parts(&self) -> impl Iterator<Item = (String, Part<'_>)> {
+        let layers = self.layers.iter().enumerate().flat_map(|(i, layer)| {
+            layer.parts().map(move |(name, part)| (format!("model.layers.{i}.{name}"), part))
+        });
+        let first = ("model.embed_tokens.weight".to_owned(), Part::Matrix(&self.embed));
+        let norm = ("model.norm.weight".to_owned(), Part::Vector(&self.norm));
+        let head = self.head.iter().map(|head| ("lm_head.weight".to_owned(), Part::Matrix(head)));
+        [first].into_iter().chain(layers).chain([norm]).chain(head)
+    }
+
     fn try_map<E>(&self, mut f: impl FnMut(&Tensor) -> Result<Tensor, E>) -> Result<Self, E> {
         let mut layer = |l: &Layer| {
             let mut optional = |t: &Option<Tensor>| t.as_ref().map(&mut f).transpose();
@@ -198,40 +273,32 @@ impl Weights {
             let (q_norm, k_norm) = (optional(&l.q_norm)?, optional(&l.k_norm)?);
             Ok(Layer {
                 attention_norm: f(&l.attention_norm)?,
-                q: f(&l.q)?,
-                k: f(&l.k)?,
-                v: f(&l.v)?,
+                q: l.q.try_map(&mut f)?,
+                k: l.k.try_map(&mut f)?,
+                v: l.v.try_map(&mut f)?,
                 q_bias,
                 k_bias,
                 v_bias,
                 q_norm,
                 k_norm,
-                o: f(&l.o)?,
+                o: l.o.try_map(&mut f)?,
                 ffn_norm: f(&l.ffn_norm)?,
-                gate: f(&l.gate)?,
-                up: f(&l.up)?,
-                down: f(&l.down)?,
+                gate: l.gate.try_map(&mut f)?,
+                up: l.up.try_map(&mut f)?,
+                down: l.down.try_map(&mut f)?,
             })
         };
         let layers = self.layers.iter().map(&mut layer).collect::<Result<_, _>>()?;
-        let head = self.head.as_ref().map(&mut f).transpose()?;
-        Ok(Self { embed: f(&self.embed)?, layers, norm: f(&self.norm)?, head })
+        let head = self.head.as_ref().map(|head| head.try_map(&mut f)).transpose()?;
+        Ok(Self { embed: self.embed.try_map(&mut f)?, layers, norm: f(&self.norm)?, head })
     }
 }
 
 impl TensorSet for Weights {
-    /// The names are Hugging Face's.
+    /// The names are Hugging Face's. Packed matrices, which are constant, are left out.
     fn parameters(&self) -> Vec<(String, Tensor)> {
-        let mut all = vec![("model.embed_tokens.weight".to_owned(), self.embed.shallow_clone())];
-        for (i, layer) in self.layers.iter().enumerate() {
-            let parts = layer.parts();
-            all.extend(parts.map(|(name, t)| (format!("model.layers.{i}.{name}"), t.shallow_clone())));
-        }
-        all.push(("model.norm.weight".to_owned(), self.norm.shallow_clone()));
-        if let Some(head) = &self.head {
-            all.push(("lm_head.weight".to_owned(), head.shallow_clone()));
-        }
-        all
+        let tensors = self.parts().filter_map(|(name, part)| Some((name, part.tensor()?.shallow_clone())));
+        tensors.collect()
     }
 
     fn map(&self, mut f: impl FnMut(&Tensor) -> Tensor) -> Self {

@@ -22,7 +22,7 @@ pub(crate) fn logits(model: &Model, adapters: &[&Adapter], tokens: &[u32]) -> Te
     packed.push(tokens, (!adapters.is_empty()).then_some(0));
     hidden_states(&model.config, &model.weights, adapters, &packed)
         .unwrap()
-        .matmul(&model.weights.unembed().tr())
+        .matmul(&model.weights.unembed().to_tensor().unwrap().tr())
 }
 
 fn matches(name: &str) {

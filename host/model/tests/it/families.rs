@@ -94,8 +94,8 @@ fn gradients_reach_all_weights() {
         let gradients = Gradients::zeros(Some(&model.weights), &[]).unwrap();
         let slopes = &weighing / weighing.numel() as f64;
         let own = gradients.weights.as_ref().unwrap();
-        add_outer(own.unembed(), &slopes, pass.hidden()).unwrap();
-        pass.backward(&slopes.mm(model.weights.unembed()), &gradients).unwrap();
+        add_outer(own.unembed().tensor().unwrap(), &slopes, pass.hidden()).unwrap();
+        pass.backward(&slopes.mm(&model.weights.unembed().to_tensor().unwrap()), &gradients).unwrap();
         for ((parameter, mut tensor), (_, slope)) in
             model.weights.parameters().into_iter().zip(own.parameters())
         {

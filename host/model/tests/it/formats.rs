@@ -1,7 +1,7 @@
 //! Number formats: matrices are rounded, norms and biases are not, and files are saved in the requested format.
 
-use pl_model::{Model, TensorSet, TorchDtype, Weights};
-use pl_types::Dtype;
+use pl_model::{Model, TensorSet, TorchDtype, WeightMatrix, Weights};
+use pl_types::{Dtype, ModelDtype};
 use tch::{Device, Kind, Tensor};
 
 use crate::conformance::logits;
@@ -32,7 +32,8 @@ fn matrices_are_rounded() {
     let exact = load(Dtype::F32);
     for dtype in [Dtype::F16, Dtype::Bf16] {
         is_rounded(&load(dtype).weights, &exact.weights, dtype);
-        let changed = gap(&load(dtype).weights.layers[0].down, &exact.weights.layers[0].down);
+        let down = |model: &Model| model.weights.layers[0].down.to_tensor().unwrap();
+        let changed = gap(&down(&load(dtype)), &down(&exact));
         assert!(changed > 0.0, "{dtype}: the quantised matrix must not fit into 16 bits");
     }
     // The biases of this file don't fit into 16 bits either, and were not rounded.
@@ -80,6 +81,11 @@ fn models_are_saved_in_the_requested_format() {
 fn names_of_formats_are_parsed() {
     for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16] {
         assert_eq!(dtype.to_string().parse::<Dtype>().unwrap(), dtype);
+        assert_eq!(dtype.to_string().parse::<ModelDtype>().unwrap().tensors(), Some(dtype));
+    }
+    for dtype in [ModelDtype::Q8, ModelDtype::File] {
+        assert_eq!(dtype.to_string().parse::<ModelDtype>().unwrap(), dtype);
+        assert_eq!(dtype.tensors(), None);
     }
     let unknown = "int8".parse::<Dtype>().unwrap_err().to_string();
     assert!(unknown.contains("int8") && unknown.contains("f32, f16 and bf16"), "{unknown}");
@@ -105,7 +111,9 @@ fn matrices_stored_in_sixteen_bits() {
             Model::load(data("conformance/families").join(name), Device::Cpu, Dtype::Bf16).unwrap();
         let tokens: Vec<u32> = (0..40).collect();
         let exact = logits(&model, &[], &tokens);
-        let narrow = |tensor: &mut Tensor| *tensor = tensor.to_kind(Kind::BFloat16);
+        let narrow = |matrix: &mut WeightMatrix| {
+            *matrix = matrix.to_tensor().unwrap().to_kind(Kind::BFloat16).into();
+        };
         narrow(&mut model.weights.embed);
         for layer in &mut model.weights.layers {
             for matrix in [

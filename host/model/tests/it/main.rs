@@ -12,6 +12,7 @@ mod formats;
 mod fuzz;
 mod hostile_templates;
 mod hub_server;
+mod packed_weights;
 mod packing;
 mod reference;
 mod roundtrip;

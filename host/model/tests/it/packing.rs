@@ -94,23 +94,24 @@ fn random(config: &Config, kind: Kind) -> Weights {
             let (q_norm, k_norm) = (gain(), gain());
             Layer {
                 attention_norm: next(&[h], 0.3, 1.0),
-                q: next(&[q, h], 0.4, 0.0),
-                k: next(&[kv, h], 0.4, 0.0),
-                v: next(&[kv, h], 0.4, 0.0),
+                q: next(&[q, h], 0.4, 0.0).into(),
+                k: next(&[kv, h], 0.4, 0.0).into(),
+                v: next(&[kv, h], 0.4, 0.0).into(),
                 q_bias,
                 k_bias,
                 v_bias,
                 q_norm,
                 k_norm,
-                o: next(&[h, q], 0.4, 0.0),
+                o: next(&[h, q], 0.4, 0.0).into(),
                 ffn_norm: next(&[h], 0.3, 1.0),
-                gate: next(&[f, h], 0.4, 0.0),
-                up: next(&[f, h], 0.4, 0.0),
-                down: next(&[h, f], 0.4, 0.0),
+                gate: next(&[f, h], 0.4, 0.0).into(),
+                up: next(&[f, h], 0.4, 0.0).into(),
+                down: next(&[h, f], 0.4, 0.0).into(),
             }
         })
         .collect();
-    Weights { embed: next(&[config.vocab, h], 1.0, 0.0), layers, norm: next(&[h], 0.3, 1.0), head: None }
+    let embed = next(&[config.vocab, h], 1.0, 0.0).into();
+    Weights { embed, layers, norm: next(&[h], 0.3, 1.0), head: None }
 }
 
 fn close(got: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
@@ -310,7 +311,7 @@ fn a_copy_has_memory_of_its_own() {
     let model = tiny();
     model.weights.set_trainable(true);
     let copy = model.weights.copy();
-    assert!(!copy.embed.requires_grad());
+    assert!(!copy.embed.tensor().unwrap().requires_grad());
     let _ = tch::no_grad(|| model.weights.norm.shallow_clone().fill_(0.0));
     assert!(copy.norm.abs().max().double_value(&[]) > 0.0);
 }

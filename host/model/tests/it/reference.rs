@@ -15,11 +15,11 @@ pub fn hidden_states(
     let ids: Vec<i64> = tokens.iter().map(|&id| i64::from(id)).collect();
     let count = ids.len() as i64;
     let rope = Rope::new(config, ids.len(), weights.device());
-    let mut x = weights.embed.index_select(0, &Tensor::from_slice(&ids).to_device(weights.device()));
+    let mut x = weights.embed.rows(&Tensor::from_slice(&ids).to_device(weights.device())).unwrap();
     for (i, layer) in weights.layers.iter().enumerate() {
         let project = |projection: Projection, x: &Tensor| {
             let bias = layer.bias(projection).map(|bias| bias.to_kind(x.kind()));
-            let y = x.linear(layer.projection(projection), bias);
+            let y = x.linear(&layer.projection(projection).to_tensor().unwrap(), bias);
             match adapter.and_then(|adapter| Some((adapter.scale(), adapter.part(i, projection)?))) {
                 Some((scale, part)) => y + x.matmul(&part.a.tr()).matmul(&part.b.tr()) * scale,
                 None => y,

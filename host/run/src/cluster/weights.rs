@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pl_inference::WeightUpdate;
 use pl_model::{Adapter, ChatTemplate, Config, Model, Tokenizer};
 use pl_trainer::{ServedPolicy, Trainer};
-use pl_types::{Dtype, ValueHeadWeights};
+use pl_types::{Dtype, ModelDtype, ValueHeadWeights};
 use serde::{Deserialize, Serialize};
 use tch::Device;
 
@@ -89,7 +89,7 @@ struct ModelFormat {
     config: Config,
     tokenizer: Arc<Tokenizer>,
     template: Arc<ChatTemplate>,
-    dtype: Dtype,
+    dtype: ModelDtype,
     device: Device,
 }
 

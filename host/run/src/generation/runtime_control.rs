@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pl_inference::{EngineCommand, WeightUpdate};
 use pl_model::{Config, Model, TensorSet, Weights};
-use pl_types::{Dtype, GenerateError, PauseMode, WeightInfo, WeightSource};
+use pl_types::{GenerateError, ModelDtype, PauseMode, WeightInfo, WeightSource};
 
 use super::{PolicyRouter, Route};
 
@@ -43,7 +43,7 @@ struct EngineState {
 /// Weights of a policy that is a whole model.
 pub(crate) struct CurrentWeights {
     pub(crate) config: Config,
-    pub(crate) dtype: Dtype,
+    pub(crate) dtype: ModelDtype,
     pub(crate) weights: Weights,
     pub(crate) version: u64,
     /// `None` until it was needed.
@@ -73,10 +73,7 @@ impl CurrentWeights {
 
     fn read_folder(&self, folder: &Path) -> Result<Weights, ControlError> {
         let model = Model::load(folder, self.weights.device(), self.dtype)?;
-        let shapes = |weights: &Weights| -> Vec<(String, Vec<i64>)> {
-            weights.parameters().into_iter().map(|(name, tensor)| (name, tensor.size())).collect()
-        };
-        if shapes(&model.weights) != shapes(&self.weights) {
+        if model.weights.sizes() != self.weights.sizes() {
             return Err(ControlError::OtherModel(folder.to_path_buf()));
         }
         Ok(model.weights)

@@ -11,7 +11,7 @@ const VOCABULARY: i64 = 50;
 
 struct Case {
     hidden: Tensor,
-    unembed: Tensor,
+    unembed: WeightMatrix,
     tokens: Tensor,
     temperatures: Tensor,
     weights: Tensor,
@@ -31,7 +31,7 @@ fn case() -> Case {
     Case {
         support,
         hidden: Tensor::randn([ROWS, WIDTH], options),
-        unembed: Tensor::randn([VOCABULARY, WIDTH], options),
+        unembed: Tensor::randn([VOCABULARY, WIDTH], options).into(),
         tokens,
         temperatures: Tensor::rand([ROWS], options) + 0.5,
         weights: Tensor::randn([ROWS], options),
@@ -60,7 +60,7 @@ fn chunked(case: &Case, temperatures: bool, support: bool, chunk: i64) -> (Tenso
         temperatures: temperatures.then_some(&case.temperatures),
         support: support.then_some(&case.support),
     };
-    let unembed_gradient = case.unembed.zeros_like();
+    let unembed_gradient = case.unembed.to_tensor().unwrap().zeros_like();
     let mut logps = Vec::new();
     let options =
         HeadOptions { entropy: true, entropy_slopes: None, chunk, unembed_gradient: Some(&unembed_gradient) };
@@ -82,7 +82,7 @@ fn results_equal_autograd_on_the_full_tensor() {
         let (logp, head, unembed_gradient) = chunked(&case, temperatures, support, 5);
 
         let hidden = case.hidden.copy().set_requires_grad(true);
-        let unembed = case.unembed.copy().set_requires_grad(true);
+        let unembed = case.unembed.to_tensor().unwrap().copy().set_requires_grad(true);
         let mut logits = hidden.mm(&unembed.tr());
         if temperatures {
             logits /= case.temperatures.unsqueeze(1);
@@ -114,7 +114,7 @@ fn the_gradient_of_an_entropy_bonus_equals_autograd() {
         };
         // One slope of each sign, and rows without a bonus.
         let slopes = (case.weights.clamp(-0.5, 1.0) * 0.3).contiguous();
-        let unembed_gradient = case.unembed.zeros_like();
+        let unembed_gradient = case.unembed.to_tensor().unwrap().zeros_like();
         let options = HeadOptions {
             entropy: true,
             entropy_slopes: Some(&slopes),
@@ -127,7 +127,7 @@ fn the_gradient_of_an_entropy_bonus_equals_autograd() {
         .unwrap();
 
         let hidden = case.hidden.copy().set_requires_grad(true);
-        let unembed = case.unembed.copy().set_requires_grad(true);
+        let unembed = case.unembed.to_tensor().unwrap().copy().set_requires_grad(true);
         let mut logits = hidden.mm(&unembed.tr());
         if temperatures {
             logits /= case.temperatures.unsqueeze(1);
@@ -157,15 +157,21 @@ fn a_head_without_logits_in_memory_gives_the_same_results() {
             temperatures: temperatures.then_some(&case.temperatures),
             support: None,
         };
-        let unembed_gradient = case.unembed.zeros_like();
+        let unembed_gradient = case.unembed.to_tensor().unwrap().zeros_like();
         let mut logps = Vec::new();
         let reference = cuda::head::ReferenceHead;
-        let head =
-            without_logits(&reference, &input, &case.unembed, 7, Some(&unembed_gradient), |range, logp| {
+        let head = without_logits(
+            &reference,
+            &input,
+            case.unembed.tensor().unwrap(),
+            7,
+            Some(&unembed_gradient),
+            |range, logp| {
                 logps.push(logp.shallow_clone());
                 Ok(case.weights.narrow(0, range.start, range.end - range.start) * logp * 2.0)
-            })
-            .unwrap();
+            },
+        )
+        .unwrap();
         close(&Tensor::cat(&logps, 0), &logp, 1e-5);
         close(&head.hidden_gradient, &expected.hidden_gradient, 1e-4);
         close(&head.entropy.unwrap(), &expected.entropy.unwrap(), 1e-5);

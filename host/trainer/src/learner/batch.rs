@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use pl_dsl::workflow::PolicyTraining;
-use pl_model::{Packed, Pass, Sequence as TokenSequence, Weights};
+use pl_model::{Packed, Pass, Sequence as TokenSequence};
 use tch::{Kind, TchError, Tensor, no_grad};
 
 use super::Learner;
@@ -131,7 +131,7 @@ impl Learner {
             entropy: mini_batch.epoch == 0,
             entropy_slopes: entropy_slopes.as_ref(),
             chunk: head::CHUNK,
-            unembed_gradient: self.gradients.weights.as_ref().map(Weights::unembed),
+            unembed_gradient: self.gradients.weights.as_ref().and_then(|own| own.unembed().tensor()),
         };
         let classes = self.objective_classes();
         let mut measurements = TokenMeasurements::default();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pl_dsl::settings::ALGORITHMS;
 use pl_dsl::workflow::{Lora, Policy, Train};
-use pl_types::Dtype;
+use pl_types::{Dtype, ModelDtype};
 use tch::Tensor;
 
 use pl_dsl::workflow::objective::{Advantage, Correction, Objective, OldLogprobs, Ratio, Scale};
@@ -70,28 +70,28 @@ fn adapters_of_one_model_share_a_learner() {
 #[test]
 fn f16_is_not_trained_on_a_gpu() {
     let gpu = Device::Cuda(0);
-    for dtype in [Dtype::F32, Dtype::Bf16] {
+    for dtype in [ModelDtype::F32, ModelDtype::Bf16] {
         assert_eq!(can_train(dtype, gpu), Ok(()));
     }
-    assert!(can_train(Dtype::F16, gpu).unwrap_err().contains("`dtype = bf16`"));
+    assert!(can_train(ModelDtype::F16, gpu).unwrap_err().contains("`dtype = bf16`"));
     // A CPU computes in f32.
-    assert_eq!(can_train(Dtype::F16, Device::Cpu), Ok(()));
+    assert_eq!(can_train(ModelDtype::F16, Device::Cpu), Ok(()));
 }
 
 #[test]
 fn only_shared_models_are_copied() {
     let one = model(true, 1);
-    let original = one.weights.embed.data_ptr();
+    let original = one.weights.norm.data_ptr();
     let alone = new_trainer(vec![policy("whole", false)], vec![one]);
-    assert_eq!(alone.bases()[0].weights.embed.data_ptr(), original);
+    assert_eq!(alone.bases()[0].weights.norm.data_ptr(), original);
 
     let one = model(true, 1);
-    let original = one.weights.embed.data_ptr();
+    let original = one.weights.norm.data_ptr();
     let mixed = new_trainer(vec![policy("whole", false), policy("a", true), policy("all", false)], vec![one]);
     let is_original: Vec<bool> = mixed
         .policies()
         .iter()
-        .map(|served| mixed.bases()[served.base].weights.embed.data_ptr() == original)
+        .map(|served| mixed.bases()[served.base].weights.norm.data_ptr() == original)
         .collect();
     assert_eq!(is_original, [false, true, false]);
 }
@@ -129,11 +129,11 @@ fn served_adapters_share_memory_with_trained_ones() {
 #[test]
 fn a_models_number_format_reaches_its_learner() {
     let mut half = model(false, 5);
-    (half.weights, half.dtype) = (half.weights.round_to(Dtype::F16).unwrap(), Dtype::F16);
+    (half.weights, half.dtype) = (half.weights.round_to(Dtype::F16).unwrap(), ModelDtype::F16);
     let mut trainer = new_trainer(vec![policy("whole", false)], vec![half]);
     let transitions = step(1);
     trainer.update(1, &transitions, None, &mut |_| {}).unwrap();
-    assert_eq!(trainer.bases()[0].dtype, Dtype::F16);
+    assert_eq!(trainer.bases()[0].dtype, ModelDtype::F16);
     let working = trainer.bases()[0].weights.parameters();
     let rounded = trainer.bases()[0].weights.round_to(Dtype::F16).unwrap().parameters();
     assert!(same_bits(&working, &rounded));

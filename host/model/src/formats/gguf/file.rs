@@ -132,8 +132,13 @@ impl Header {
             .ok_or_else(|| Error::MissingTensor { path: path.to_path_buf(), tensor: name.to_owned() })
     }
 
-    /// Reads a tensor of at most two dimensions, unpacked to f32 on the CPU.
-    pub(crate) fn tensor(&self, bytes: &MappedFile, path: &Path, name: &str) -> Result<Tensor, Error> {
+    /// Returns the stored bytes of a tensor of at most two dimensions.
+    pub(crate) fn data<'a>(
+        &self,
+        bytes: &'a MappedFile,
+        path: &Path,
+        name: &str,
+    ) -> Result<TensorData<'a>, Error> {
         let info = self.info(path, name)?;
         let fail = |reason: &str| Err(Error::format(path, format!("the tensor `{name}` {reason}")));
         let Some(format) = GgmlType::from_id(info.format) else {
@@ -161,21 +166,40 @@ impl Header {
             .ok()
             .and_then(|offset| offset.checked_add(self.data))
             .and_then(|start| bytes.get(start..start.checked_add(length)?));
-        let Some(data) = data else { return fail("reaches past the end of the file; fetch it again") };
+        match data {
+            Some(bytes) => Ok(TensorData { format, rows, columns, bytes }),
+            None => fail("reaches past the end of the file; fetch it again"),
+        }
+    }
 
-        let tensor = Tensor::f_zeros(info.shape.as_slice(), (Kind::Float, Device::Cpu))?;
+    /// Reads a tensor of at most two dimensions, unpacked to f32 on the CPU.
+    pub(crate) fn tensor(&self, bytes: &MappedFile, path: &Path, name: &str) -> Result<Tensor, Error> {
+        let TensorData { format, rows, columns, bytes: data } = self.data(bytes, path, name)?;
+        let shape = self.info(path, name)?.shape.as_slice();
+        let tensor = Tensor::f_zeros(shape, (Kind::Float, Device::Cpu))?;
         if rows == 0 || columns == 0 {
             // It has no memory to point to.
             return Ok(tensor);
         }
-        // SAFETY: a new contiguous f32 tensor of rows x columns values (they fit into memory, as `length`
-        // does, and were allocated), which nothing else refers to yet.
+        // SAFETY: a new contiguous f32 tensor of rows x columns values (they fit into memory, as their
+        // stored bytes do, and were allocated), which nothing else refers to yet.
         let values =
             unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast::<f32>(), rows * columns) };
         format.unpack(data, values);
         bytes.release(data);
         Ok(tensor)
     }
+}
+
+/// A stored tensor.
+#[derive(Clone, Copy)]
+pub(crate) struct TensorData<'a> {
+    pub(crate) format: GgmlType,
+    /// 1 for a vector.
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    /// Rows one after the other, each of whole blocks.
+    pub(crate) bytes: &'a [u8],
 }
 
 /// Reader of the header.

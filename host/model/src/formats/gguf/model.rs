@@ -5,44 +5,40 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use pl_types::{Dtype, SourcePath};
+use pl_types::{ModelDtype, SourcePath};
 use tch::Tensor;
 
 use crate::error::Error;
 use crate::formats::gguf::file::{Header, MetadataValue};
 use crate::formats::gguf::tokenizer;
 use crate::formats::mapped_file::MappedFile;
+use crate::formats::matrix_form::MatrixForm;
 use crate::model::Model;
 use crate::network::config::{Config, Family};
 use crate::network::rope_scaling::{RopeScaling, mscale};
-use crate::network::tensor_set::TensorSet;
-use crate::network::weights::Weights;
+use crate::network::weight_matrix::WeightMatrix;
+use crate::network::weights::{WeightSource, Weights};
 use crate::text::template::ChatTemplate;
 use crate::text::tokenizer::Tokenizer;
 
 /// Tensor with a divisor for each rotary frequency.
 const ROPE_FACTORS: &str = "rope_freqs.weight";
 
-/// Loads a model. `store` rounds each tensor to `dtype` and moves it to its device.
-pub(crate) fn load(
-    source: &SourcePath,
-    dtype: Dtype,
-    store: impl Fn(&Tensor) -> Result<Tensor, Error>,
-) -> Result<Model, Error> {
+/// Loads a model.
+pub(crate) fn load(source: &SourcePath, form: &MatrixForm) -> Result<Model, Error> {
     let (bytes, path) = (MappedFile::open(source)?, source.path());
     let header = Header::parse(&bytes, path)?;
     let config = ConfigReader { header: &header, bytes: &bytes, path }.config()?;
     let name = path.display().to_string();
     let (tokenizer, template) = tokenizer::build(&header.metadata, &config, &name, path)?;
-    let weights = Weights::build(&config, path, |name| {
-        let stored = stored_name(name);
-        let tensor = header.tensor(&bytes, path, &stored)?;
-        store(&if config.family == Family::Llama { unpermute(&config, &stored, tensor)? } else { tensor })
-    })?;
+    let weights = {
+        let source = GgufWeights { header: &header, bytes: &bytes, path, config: &config, form };
+        Weights::build(&config, path, source)?
+    };
 
     let mut hasher = blake3::Hasher::new();
     bytes.hash(&mut hasher)?;
-    let known: HashSet<String> = weights.parameters().iter().map(|(name, _)| stored_name(name)).collect();
+    let known: HashSet<String> = weights.sizes().iter().map(|(name, _)| stored_name(name)).collect();
     let unused =
         header.tensors.keys().filter(|name| name.starts_with("blk.") && !known.contains(*name)).min();
     if let Some(name) = unused {
@@ -54,13 +50,55 @@ pub(crate) fn load(
         weights,
         tokenizer: Arc::new(tokenizer),
         template: Arc::new(template),
-        dtype,
+        dtype: form.dtype,
         hash: hasher.finalize().to_hex().to_string(),
     })
 }
 
+/// Tensors of a file.
+struct GgufWeights<'a> {
+    header: &'a Header,
+    bytes: &'a MappedFile,
+    path: &'a Path,
+    config: &'a Config,
+    form: &'a MatrixForm,
+}
+
+impl WeightSource for GgufWeights<'_> {
+    fn vector(&mut self, name: &str) -> Result<Tensor, Error> {
+        self.form.tensor(&self.header.tensor(self.bytes, self.path, &stored_name(name))?)
+    }
+
+    fn matrix(&mut self, name: &str) -> Result<WeightMatrix, Error> {
+        let Self { header, bytes, path, config, form } = self;
+        let stored = stored_name(name);
+        let heads = alternating_heads(config, &stored);
+        if let (ModelDtype::File, Some(cpu)) = (form.dtype, form.packing()) {
+            let data = header.data(bytes, path, &stored)?;
+            let stored = |row| heads.map_or(row, |heads| stored_row(config, heads, data.rows, row));
+            let matrix = data.pack(cpu, stored);
+            bytes.release(data.bytes);
+            return Ok(WeightMatrix::Packed(Arc::new(matrix)));
+        }
+        let tensor = header.tensor(bytes, path, &stored)?;
+        form.matrix(&match heads {
+            Some(heads) => unpermute(config, heads, tensor)?,
+            None => tensor,
+        })
+    }
+}
+
+/// Returns the size of the matrices as [`ModelDtype::File`] packs them.
+pub(crate) fn packed_bytes(source: &SourcePath) -> Result<u64, Error> {
+    let (bytes, path) = (MappedFile::open(source)?, source.path());
+    let header = Header::parse(&bytes, path)?;
+    let matrices = header.tensors.iter().filter(|(_, info)| info.shape.len() == 2);
+    let sizes = matrices.map(|(name, _)| Ok(header.data(&bytes, path, name)?.packed_bytes() as u64));
+    sizes.sum()
+}
+
 /// Loads everything but the weights, of which only the hash is computed.
-pub(crate) fn load_without_weights(source: &SourcePath, dtype: Dtype) -> Result<Model, Error> {
+pub(crate) fn load_without_weights(source: &SourcePath, dtype: ModelDtype) -> Result<Model, Error> {
     let (bytes, path) = (MappedFile::open(source)?, source.path());
     let header = Header::parse(&bytes, path)?;
     let config = ConfigReader { header: &header, bytes: &bytes, path }.config()?;
@@ -257,16 +295,30 @@ impl ConfigReader<'_> {
     }
 }
 
-/// Reorders the rows of Q and K of the Llama architecture: stored, the rows of a head's two halves alternate;
-/// the rotate-half embedding needs one half after the other.
-fn unpermute(config: &Config, stored: &str, tensor: Tensor) -> Result<Tensor, Error> {
-    let heads = if stored.ends_with("attn_q.weight") {
-        config.heads
-    } else if stored.ends_with("attn_k.weight") {
-        config.kv_heads
-    } else {
-        return Ok(tensor);
-    };
+/// Returns the number of heads of Q and K of the Llama architecture: stored, the rows of a head's two halves alternate; the
+/// rotate-half embedding needs one half after the other. Returns `None` for other matrices.
+fn alternating_heads(config: &Config, stored: &str) -> Option<i64> {
+    match stored {
+        _ if config.family != Family::Llama => None,
+        name if name.ends_with("attn_q.weight") => Some(config.heads),
+        name if name.ends_with("attn_k.weight") => Some(config.kv_heads),
+        _ => None,
+    }
+}
+
+/// Returns the stored row of a row, if rows alternate as in [`alternating_heads`].
+fn stored_row(config: &Config, heads: i64, rows: usize, row: usize) -> usize {
+    let width = config.head_dim as usize;
+    if rows as i64 != heads * config.head_dim {
+        // The caller reports the wrong shape together with the right one.
+        return row;
+    }
+    let (head, within) = (row / width, row % width);
+    head * width + within % (width / 2) * 2 + within / (width / 2)
+}
+
+/// Reorders the rows of a tensor in the same way.
+fn unpermute(config: &Config, heads: i64, tensor: Tensor) -> Result<Tensor, Error> {
     let shape = tensor.size();
     let &[rows, columns] = shape.as_slice() else { return Ok(tensor) };
     if rows != heads * config.head_dim {

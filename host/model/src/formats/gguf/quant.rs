@@ -190,12 +190,12 @@ fn q5_1(block: &[u8; 24], out: &mut [f32; 32]) {
     }
 }
 
-fn word_at<const B: usize>(block: &[u8; B], at: usize) -> u32 {
+pub(crate) fn word_at<const B: usize>(block: &[u8; B], at: usize) -> u32 {
     u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
 }
 
 /// Returns the fifth bits of values `i` and `i + 16`, in place.
-fn fifth_bits(word: u32, i: usize) -> (i32, i32) {
+pub(crate) fn fifth_bits(word: u32, i: usize) -> (i32, i32) {
     let bit = |at: usize| (((word >> at) & 1) << 4) as i32;
     (bit(i), bit(i + 16))
 }
@@ -207,24 +207,23 @@ fn q8_0(block: &[u8; 34], out: &mut [f32; 32]) {
     }
 }
 
-/// Returns the scale and the minimum of group `group` (0 to 7) in the 12 bytes that hold all: the first four
+/// Returns the factors of the scale and the minimum of group `group` (0 to 7) in the 12 bytes that hold all: the first four
 /// groups have six bits in one byte each, the others four bits in the last bytes and two on top of the first
 /// ones.
-fn group_scale(packed: &[u8], group: usize) -> (f32, f32) {
-    let (scale, min) = if group < 4 {
+pub(crate) fn group_factors(packed: &[u8], group: usize) -> (u8, u8) {
+    if group < 4 {
         (packed[group] & 63, packed[group + 4] & 63)
     } else {
         let rest = packed[group + 4];
         ((rest & 15) | ((packed[group - 4] >> 2) & 48), (rest >> 4) | ((packed[group] >> 2) & 48))
-    };
-    (f32::from(scale), f32::from(min))
+    }
 }
 
 fn q4_k(block: &[u8; 144], out: &mut [f32; 256]) {
     let (scale, min) = (half_at(block, 0), half_at(block, 2));
     for (group, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-        let (own_scale, own_min) = group_scale(&block[4..16], group);
-        let (scale, min) = (scale * own_scale, min * own_min);
+        let (own_scale, own_min) = group_factors(&block[4..16], group);
+        let (scale, min) = (scale * f32::from(own_scale), min * f32::from(own_min));
         // Two groups share 32 bytes.
         let shift = group % 2 * 4;
         let halves = &block[16 + group / 2 * 32..][..32];
@@ -237,8 +236,8 @@ fn q4_k(block: &[u8; 144], out: &mut [f32; 256]) {
 fn q5_k(block: &[u8; 176], out: &mut [f32; 256]) {
     let (scale, min) = (half_at(block, 0), half_at(block, 2));
     for (group, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-        let (own_scale, own_min) = group_scale(&block[4..16], group);
-        let (scale, min) = (scale * own_scale, min * own_min);
+        let (own_scale, own_min) = group_factors(&block[4..16], group);
+        let (scale, min) = (scale * f32::from(own_scale), min * f32::from(own_min));
         let shift = group % 2 * 4;
         let halves = &block[48 + group / 2 * 32..][..32];
         for ((out, byte), fifths) in out.iter_mut().zip(halves).zip(&block[16..48]) {

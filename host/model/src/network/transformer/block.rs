@@ -8,7 +8,7 @@ use super::elementwise::{gate, gate_backward, normalize, normalize_backward, rec
 use super::gradients::Gradients;
 use crate::network::adapter::Projection;
 use crate::network::config::Config;
-use crate::network::matmul::{add_outer, linear};
+use crate::network::matmul::add_outer;
 use crate::network::rope::Rope;
 use crate::network::weights::Weights;
 
@@ -50,7 +50,7 @@ impl Frame<'_> {
         let (config, layer) = (self.config, &self.weights.layers[i]);
         let mut low_rank: [LowRankInputs; 7] = Default::default();
         let mut project = |projection: Projection, x: &Tensor| {
-            let mut y = linear(x, layer.projection(projection))?;
+            let mut y = layer.projection(projection).linear(x)?;
             if let Some(bias) = layer.bias(projection) {
                 let _ = y.f_add_(&bias.f_to_kind(y.kind())?)?;
             }
@@ -156,13 +156,15 @@ impl Frame<'_> {
     ) -> Result<Tensor, TchError> {
         if let Some(own) = &gradients.weights {
             let own = &own.layers[i];
-            add_outer(own.projection(projection), dy, x)?;
+            if let Some(gradient) = own.projection(projection).tensor() {
+                add_outer(gradient, dy, x)?;
+            }
             if let Some(bias) = own.bias(projection) {
                 let sum = dy.f_sum_dim_intlist([0i64].as_slice(), false, bias.kind())?;
                 let _ = bias.shallow_clone().f_add_(&sum)?;
             }
         }
-        let mut own = linear(dy, &self.weights.layers[i].projection(projection).f_tr()?)?;
+        let mut own = self.weights.layers[i].projection(projection).linear_backward(dy)?;
         let dx = match dx {
             Some(dx) => own.f_add_(&dx)?,
             None => own,
