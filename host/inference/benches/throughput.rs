@@ -7,14 +7,14 @@
 
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run stops with the reason")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
-use pl_kernels::cpu::{Cpu, Epilogue, Matrix, Product, Term, WeightFormat};
+use pl_kernels::cpu::{Cpu, Epilogue, GroupFormat, Matrix, Product, Term, WeightFormat};
 use pl_model::{Adapter, Config, Model, Projection, TensorSet};
-use pl_types::{Dtype, Generate, Grammar, Request, Sampling};
+use pl_types::{Generate, Grammar, ModelDtype, Request, Sampling};
 use serde_json::json;
 use tch::Device;
 use tokio::runtime::Runtime;
@@ -27,7 +27,7 @@ struct Case {
     name: &'static str,
     requests: u32,
     slots: usize,
-    dtype: Dtype,
+    dtype: ModelDtype,
     /// Number of policies, each with an adapter; 0 uses the plain base.
     adapters: usize,
     /// Number of tokens of each completion, by its index.
@@ -37,7 +37,7 @@ struct Case {
 }
 
 impl Case {
-    const fn new(name: &'static str, rows: u32, dtype: Dtype) -> Self {
+    const fn new(name: &'static str, rows: u32, dtype: ModelDtype) -> Self {
         Self {
             name,
             requests: rows,
@@ -57,33 +57,41 @@ const SCHEMA: &str = r#"{"type": "array", "items": {"type": "object", "propertie
 /// Grammar of designs with three items and two policies, as `pl_dsl::design_grammar` makes it.
 const DESIGNS: &str = include_str!("designs.lark");
 
-const CASES: [Case; 10] = [
-    Case::new("generate/1/f32", 1, Dtype::F32),
-    Case::new("generate/16/f32", 16, Dtype::F32),
-    Case::new("generate/64/f32", 64, Dtype::F32),
-    Case::new("generate/1/f16", 1, Dtype::F16),
-    Case::new("generate/16/f16", 16, Dtype::F16),
-    Case { adapters: 4, ..Case::new("generate/16/f32, 4 adapters", 16, Dtype::F32) },
-    Case { requests: 64, length: |_| 132, ..Case::new("generate/16/f32, 64 of 132 tokens", 16, Dtype::F32) },
+const CASES: [Case; 14] = [
+    Case::new("generate/1/f32", 1, ModelDtype::F32),
+    Case::new("generate/16/f32", 16, ModelDtype::F32),
+    Case::new("generate/64/f32", 64, ModelDtype::F32),
+    Case::new("generate/1/f16", 1, ModelDtype::F16),
+    Case::new("generate/16/f16", 16, ModelDtype::F16),
+    Case::new("generate/1/file", 1, ModelDtype::File),
+    Case::new("generate/16/file", 16, ModelDtype::File),
+    Case::new("generate/1/q8", 1, ModelDtype::Q8),
+    Case::new("generate/16/q8", 16, ModelDtype::Q8),
+    Case { adapters: 4, ..Case::new("generate/16/f32, 4 adapters", 16, ModelDtype::F32) },
+    Case {
+        requests: 64,
+        length: |_| 132,
+        ..Case::new("generate/16/f32, 64 of 132 tokens", 16, ModelDtype::F32)
+    },
     // Token masks: lists of objects, which the limit ends. Also run without, with as many tokens.
     Case {
         requests: 64,
         length: |_| 64,
         grammar: Some(|| Grammar::JsonSchema(SCHEMA.to_owned())),
-        ..Case::new("generate/16/f32, 64 with a schema", 16, Dtype::F32)
+        ..Case::new("generate/16/f32, 64 with a schema", 16, ModelDtype::F32)
     },
     // Teams of agents, as a designer writes them.
     Case {
         requests: 64,
         length: |_| 200,
         grammar: Some(|| Grammar::Lark(DESIGNS.to_owned())),
-        ..Case::new("generate/16/f32, 64 designs", 16, Dtype::F32)
+        ..Case::new("generate/16/f32, 64 designs", 16, ModelDtype::F32)
     },
     // Short and long completions in mixed order.
     Case {
         requests: 64,
         length: |i| 8 + (i * 37 % 64) * 248 / 63,
-        ..Case::new("generate/16/f32, 64 of 8 to 256 tokens", 16, Dtype::F32)
+        ..Case::new("generate/16/f32, 64 of 8 to 256 tokens", 16, ModelDtype::F32)
     },
 ];
 
@@ -114,7 +122,7 @@ fn main() {
                 "tokens_per_second": rate,
                 "cpu_seconds": cpu_seconds,
                 "unmasked_tokens_per_second": unmasked,
-                "machine_allows": machine.allows(&model.config, case),
+                "machine_allows": machine.allows(&model.config, case, stored_bytes(&path, &model.config, case)),
             })
         );
     }
@@ -142,7 +150,7 @@ fn run(case: &Case, model: &Model, given: Option<&[u32]>) -> Figures {
         config: model.config.clone(),
         weights: model.weights.shallow(),
         tokenizer: Arc::clone(&model.tokenizer),
-        dtype: case.dtype,
+        dtype: case.dtype.tensors().unwrap_or_default(),
     };
     let config = LlmEngineConfig { slots: case.slots, ..LlmEngineConfig::default() };
     let engine = LlmEngine::start(vec![base], policies, config).expect("an engine");
@@ -211,14 +219,27 @@ impl Machine {
     }
 
     /// Upper bound in tokens per second: each step only reads the weights once, or only multiplies by them.
-    fn allows(&self, config: &Config, case: &Case) -> f64 {
-        let shapes = Projection::ALL.iter().map(|projection| projection.shape(config));
-        let layer: i64 = shapes.map(|(inputs, outputs)| inputs * outputs).sum();
-        let numbers = (layer * config.layers as i64 + config.vocab * config.hidden) as f64;
+    fn allows(&self, config: &Config, case: &Case, bytes: f64) -> f64 {
         let rows = case.slots as f64;
-        let reading = numbers * case.dtype.bytes() as f64 / (self.read * 1e9);
-        let multiplying = 2.0 * numbers * rows / (self.products * 1e9);
+        let reading = bytes / (self.read * 1e9);
+        let multiplying = 2.0 * numbers(config) * rows / (self.products * 1e9);
         rows / reading.max(multiplying)
+    }
+}
+
+/// Returns the number of weights that a step multiplies by.
+fn numbers(config: &Config) -> f64 {
+    let shapes = Projection::ALL.iter().map(|projection| projection.shape(config));
+    let layer: i64 = shapes.map(|(inputs, outputs)| inputs * outputs).sum();
+    (layer * config.layers as i64 + config.vocab * config.hidden) as f64
+}
+
+/// Returns the size in bytes of the weights that a step reads.
+fn stored_bytes(path: &Path, config: &Config, case: &Case) -> f64 {
+    match (case.dtype, case.dtype.tensors()) {
+        (_, Some(dtype)) => numbers(config) * dtype.bytes() as f64,
+        (ModelDtype::File, None) => Model::packed_bytes(path).expect("a header") as f64,
+        (_, None) => GroupFormat::Q8.bytes(1, numbers(config) as usize) as f64,
     }
 }
 

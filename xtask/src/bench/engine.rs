@@ -21,11 +21,15 @@ struct Row {
     llama: Option<&'static str>,
 }
 
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 17] = [
     Row { ours: "generate/1/f32", transformers: Some("generate/1/f32"), llama: Some("generate/1/q4_1") },
     Row { ours: "generate/1/f16", transformers: Some("generate/1/f32"), llama: Some("generate/1/q4_1") },
     Row { ours: "generate/16/f32", transformers: Some("generate/16/f32"), llama: Some("generate/16/q4_1") },
     Row { ours: "generate/16/f16", transformers: Some("generate/16/f32"), llama: Some("generate/16/q4_1") },
+    Row { ours: "generate/1/file", transformers: Some("generate/1/f32"), llama: Some("generate/1/q4_1") },
+    Row { ours: "generate/16/file", transformers: Some("generate/16/f32"), llama: Some("generate/16/q4_1") },
+    Row { ours: "generate/1/q8", transformers: Some("generate/1/f32"), llama: Some("generate/1/q4_1") },
+    Row { ours: "generate/16/q8", transformers: Some("generate/16/f32"), llama: Some("generate/16/q4_1") },
     Row { ours: "generate/16/f32, 4 adapters", transformers: None, llama: None },
     Row { ours: "generate/64/f32", transformers: None, llama: None },
     Row { ours: "generate/16/f32, 64 of 132 tokens", transformers: None, llama: None },

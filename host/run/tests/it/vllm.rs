@@ -180,7 +180,7 @@ fn engine(model: &Model, adapters: &[Option<Adapter>]) -> LlmEngine {
         config: model.config.clone(),
         weights: model.weights.shallow(),
         tokenizer: Arc::clone(&model.tokenizer),
-        dtype: model.dtype,
+        dtype: model.dtype.tensors().unwrap(),
     };
     let policy = |adapter: &Option<Adapter>| PolicyWeights {
         base: 0,

@@ -1,6 +1,6 @@
 //! The engine's thread with recorded steps: completions are those of the plain way.
 
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 
 use pl_types::{Completion, Grammar, Request, Sampling};
 use tokio::sync::oneshot;
@@ -20,6 +20,9 @@ fn tiny() -> BaseModel {
 }
 
 fn adapter(config: &Config, seed: u8) -> Adapter {
+    // All threads share libtorch's generator.
+    static GENERATOR: Mutex<()> = Mutex::new(());
+    let _guard = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
     let adapter = Adapter::new(config, 4, 8.0, &Projection::ALL, [seed; 32]).unwrap();
     tch::manual_seed(i64::from(seed));
     for (name, mut tensor) in adapter.parameters() {
