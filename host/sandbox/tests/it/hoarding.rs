@@ -142,11 +142,16 @@ fn cpu_time() -> f64 {
 #[tokio::test]
 async fn work_of_the_host_is_paid_for() {
     let workers = workers(SandboxLimits { timeout: Duration::from_millis(400), ..limits() });
+    // The least of three: a virtual machine that has to wait for its processor counts that as CPU time.
     let seconds = async |source: &str| {
-        let before = cpu_time();
-        let verdict = workers.run(job(source)).await;
-        assert_eq!(verdict.ending, Ending::Timeout, "{source}: {verdict:?}");
-        cpu_time() - before
+        let mut least = f64::INFINITY;
+        for _ in 0..3 {
+            let before = cpu_time();
+            let verdict = workers.run(job(source)).await;
+            assert_eq!(verdict.ending, Ending::Timeout, "{source}: {verdict:?}");
+            least = least.min(cpu_time() - before);
+        }
+        least
     };
     seconds("while True: pass").await;
     let plain = seconds("while True: pass").await;
