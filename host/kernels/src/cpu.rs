@@ -11,6 +11,7 @@ mod simd;
 mod softmax;
 mod storage;
 mod thread_pool;
+mod unpack;
 
 pub use attention::{Attention, BLOCK, Heads, KvCache, Query};
 pub use elementwise::RmsNorm;

@@ -349,4 +349,6 @@ mod exactness_tests;
 #[cfg(test)]
 mod objective_tests;
 #[cfg(test)]
+mod packed_weights_tests;
+#[cfg(test)]
 mod tests;

@@ -9,6 +9,9 @@ use half::f16;
 use super::simd::Simd;
 use super::storage::{Bytes, CodeStorage, Nibbles};
 
+/// Largest number of inputs with a common scale; other numbers divide it.
+pub(crate) const MAX_BLOCK: usize = 256;
+
 /// Width of a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CodeWidth {

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use super::Cpu;
 use super::groups::{
-    CodeWidth, Eight, EightMinimum, Format, Four, FourMinimum, PanelLayout, QuantizedStride,
+    CodeWidth, Eight, EightMinimum, Format, Four, FourMinimum, MAX_BLOCK, PanelLayout, QuantizedStride,
 };
 use super::matrix::{Matrix, Storage, WeightFormat, panel};
 use super::simd::{Kernel, Simd};
@@ -23,8 +23,8 @@ use super::thread_pool::{DisjointSlice, LINE, Scratch};
 /// Number of rows whose sums are in registers at a time: with two vectors each, half of AVX-512's registers.
 const ROWS: usize = 8;
 /// Number of inputs of one pass over the rows. The f32 weights of 32 outputs are 32 KiB, which fit into the
-/// first-level cache together with the rows.
-pub(crate) const STRIDE: usize = 256;
+/// first-level cache together with the rows. It is a number of whole blocks of quantized weights.
+pub(crate) const STRIDE: usize = MAX_BLOCK;
 
 /// A term of a product: `matrix` times the rows of `x`, added to `rows` of the output.
 pub struct Term<'a> {

@@ -42,8 +42,28 @@ fn settings_change_the_parts_that_they_are_about() {
     let eager = estimate(&["inference.enforce_eager=true"], Device::Cuda(0));
     assert_eq!(part(&eager, "CUDA graphs"), 0);
     assert_eq!(part(&base, "CUDA graphs"), 0);
-    let moving = part(&gpu, "activations") + part(&gpu, "handing weights over");
-    assert_eq!(part(&gpu, "allocator's reserve"), moving / 8);
+    let moving = |of: &MemoryEstimate| part(of, "activations") + part(of, "handing weights over");
+    assert_eq!(part(&gpu, "allocator's reserve"), moving(&gpu) / 8);
+    assert_eq!(part(&base, "allocator's reserve"), moving(&base) / 4);
+}
+
+/// Weights that are not trained are packed by default, and training and generation share them.
+#[test]
+fn packed_weights_are_there_once() {
+    let weights = |scenario: &str, overrides: &[&str]| {
+        let estimate = estimate_of(scenario, overrides, Device::Cpu);
+        ["weights, training", "weights, generation"].map(|name| part(&estimate, name))
+    };
+    let [plain, copy] = weights("tree-l2.mas", &["base.dtype=f32"]);
+    assert_eq!(copy, plain);
+    let [packed, copy] = weights("tree-l2.mas", &["base.dtype=q8"]);
+    assert_eq!(copy, 0);
+    // 34 bytes for 32 weights.
+    assert_eq!(packed, plain / 4 * 34 / 32);
+    assert_eq!(weights("tree-l2.mas", &[]), weights("tree-l2.mas", &["base.dtype=file"]));
+    assert_eq!(weights("tree-l2.mas", &[])[1], 0);
+    // Policies that are whole models.
+    assert_eq!(weights("flat-l3.mas", &[]), weights("flat-l3.mas", &["one.dtype=f32", "two.dtype=f32"]));
 }
 
 #[test]
@@ -63,7 +83,7 @@ fn a_reference_policy_takes_memory_if_it_is_a_copy() {
 #[test]
 fn critics_of_their_own_take_memory() {
     let parts = |scenario: &str, overrides: &[&str]| {
-        let ppo = [&["train.algorithm=ppo"][..], overrides].concat();
+        let ppo = [&["train.algorithm=ppo", "base.dtype=f32"][..], overrides].concat();
         let estimate = estimate_of(scenario, &ppo, Device::Cpu);
         ["weights, training", "adapters", "gradients and optimiser"].map(|name| part(&estimate, name))
     };
