@@ -3,6 +3,7 @@
 pub mod affinity;
 mod attention;
 mod elementwise;
+mod flash;
 mod groups;
 mod matrix;
 mod product;
@@ -15,6 +16,7 @@ mod unpack;
 
 pub use attention::{Attention, BLOCK, Heads, KvCache, Query};
 pub use elementwise::RmsNorm;
+pub use flash::{FlashAttention, FlashGradients, FlashResults, FlashSequence, ParallelFor};
 pub use groups::{CodeWidth, GroupFormat, QuantizedRow};
 pub use matrix::{Matrix, Storage, WeightFormat};
 pub use product::{Epilogue, Product, Term};

@@ -4,6 +4,7 @@ pub(crate) mod adapter;
 pub(crate) mod config;
 pub(crate) mod matmul;
 pub(crate) mod packed;
+pub(crate) mod parallel;
 pub(crate) mod rope;
 pub(crate) mod rope_scaling;
 pub(crate) mod tensor_set;

@@ -275,6 +275,11 @@ impl<'a, T> DisjointSlice<'a, T> {
         Self { start: slice.as_mut_ptr(), len: slice.len(), _slice: PhantomData }
     }
 
+    /// Returns the address of the first element.
+    pub(crate) fn start(&self) -> *mut T {
+        self.start
+    }
+
     /// Returns `len` elements from index `start` on.
     ///
     /// # Safety

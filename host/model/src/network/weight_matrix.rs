@@ -4,13 +4,13 @@
 //! Training unpacks a part at a time for libtorch's products, so both compute with the very same numbers.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pl_kernels::cpu::Matrix;
-use rayon::prelude::*;
 use tch::{Device, Kind, TchError, Tensor};
 
 use crate::network::matmul::{linear, logits};
+use crate::network::parallel::parallel_for;
 
 /// Largest size in bytes of the part of a packed matrix that is unpacked at a time.
 pub const UNPACKED_BYTES: usize = 32 << 20;
@@ -112,8 +112,7 @@ impl WeightMatrix {
         let rows =
             rows.ok_or_else(|| TchError::Torch(format!("a row of {} is missing", matrix.outputs())))?;
         filled(rows.len(), matrix.inputs(), |values| {
-            let parts = values.par_chunks_mut(matrix.inputs()).zip(&rows);
-            parts.for_each(|(to, row)| matrix.row(*row, to));
+            for_each_part(values, matrix.inputs(), |i, to| matrix.row(rows[i], to));
         })
     }
 
@@ -164,11 +163,19 @@ fn packed_linear(matrix: &Matrix, x: &Tensor) -> Result<Tensor, TchError> {
     Ok(y)
 }
 
-/// Unpacks rows to f32, on all cores.
+/// Calls `write` with each part of `length` values and its number, on the threads of products.
+fn for_each_part(values: &mut [f32], length: usize, write: impl Fn(usize, &mut [f32]) + Sync) {
+    let parts: Vec<Mutex<&mut [f32]>> = values.chunks_mut(length.max(1)).map(Mutex::new).collect();
+    parallel_for(parts.len(), &|i| {
+        write(i, &mut parts[i].lock().unwrap_or_else(PoisonError::into_inner));
+    });
+}
+
+/// Unpacks rows to f32.
 fn unpack(matrix: &Matrix, rows: Range<usize>) -> Result<Tensor, TchError> {
     let (width, inputs) = (matrix.panel(), matrix.inputs());
     filled(rows.len(), inputs, |values| {
-        values.par_chunks_mut((width * inputs).max(1)).enumerate().for_each(|(panel, to)| {
+        for_each_part(values, width * inputs, |panel, to| {
             let start = rows.start + panel * width;
             matrix.unpack(start..rows.end.min(start + width), to);
         });

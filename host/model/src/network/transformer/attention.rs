@@ -27,6 +27,7 @@
 
 mod by_sequence;
 mod flash_cpu;
+mod flash_native;
 mod flash_varlen;
 mod gradient;
 mod kernel;

@@ -4,12 +4,14 @@ use tch::{Device, Kind, TchError, Tensor};
 
 use super::gradient::AttentionGradient;
 use super::parts::Part;
-use super::{by_sequence, flash_cpu, flash_varlen, plain};
+use super::{by_sequence, flash_cpu, flash_native, flash_varlen, plain};
 use crate::libtorch;
 
 /// A kernel for parts of the attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AttentionKernel {
+    /// This program's flash attention for CPUs in f32, all sequences together.
+    FlashNative,
     /// libtorch's flash attention for CPUs, sequence by sequence.
     FlashCpu,
     /// libtorch's flash attention for GPUs, all sequences in one launch.
@@ -23,6 +25,7 @@ impl AttentionKernel {
     pub(super) fn forward(q: &Tensor) -> Self {
         let width = q.size().last().copied().unwrap_or(0);
         match (q.device(), q.kind()) {
+            (Device::Cpu, Kind::Float) if flash_native::supports(width) => Self::FlashNative,
             (Device::Cpu, _) => Self::FlashCpu,
             (Device::Cuda(_), Kind::Half | Kind::BFloat16) if flash_varlen::supports(width) => {
                 Self::FlashVarlen
@@ -50,6 +53,7 @@ impl AttentionKernel {
         v: &Tensor,
     ) -> Result<(Tensor, Tensor), TchError> {
         match self {
+            Self::FlashNative => flash_native::attend(part, q, k, v),
             Self::FlashCpu => by_sequence::attend(part, q, k, v, flash_cpu::attend),
             Self::FlashVarlen => flash_varlen::attend(part, q, k, v),
             Self::Plain => by_sequence::attend(part, q, k, v, plain::attend),
@@ -59,6 +63,7 @@ impl AttentionKernel {
     /// Returns the gradients of a part's queries, keys and values, in their shapes.
     pub(super) fn gradients(self, part: &Part, all: &AttentionGradient) -> Result<[Tensor; 3], TchError> {
         match self {
+            Self::FlashNative => flash_native::gradients(part, all),
             Self::FlashCpu => by_sequence::gradients(part, all, flash_cpu::gradients),
             Self::FlashVarlen => flash_varlen::gradients(part, all),
             Self::Plain => by_sequence::gradients(part, all, plain::gradients),

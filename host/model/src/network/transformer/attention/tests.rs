@@ -208,6 +208,37 @@ fn the_plain_kernel_equals_flash_attention() {
     }
 }
 
+/// Values in f32 within those in f64.
+#[test]
+fn the_native_kernel_equals_flash_attention() {
+    for (name, packed) in forests() {
+        for heads in [[4, 4, 64], [6, 2, 64], [4, 1, 128]] {
+            let exact = Inputs::new(&packed, heads, Kind::Double, Device::Cpu);
+            let single = exact.to_kind(Kind::Float);
+            let parts = AttentionParts::new(&packed, Device::Cpu).unwrap();
+            for part in parts.prefixes.iter().chain([&parts.own]) {
+                let run = |kernel: AttentionKernel, inputs: &Inputs| {
+                    let [q, k, v, gradient] = &inputs.0;
+                    let v = v.view_as(k);
+                    let [q, gradient] = [q, &gradient.view_as(q)].map(|x| part.queries.select(x, 0).unwrap());
+                    let [k, v] = [k, &v].map(|x| part.keys.select(x, 0).unwrap());
+                    let (out, logsumexp) = kernel.attend(part, &q, &k, &v).unwrap();
+                    let sums = logsumexp.to_kind(Kind::Double);
+                    let logsumexp = logsumexp + 0.7;
+                    let all = AttentionGradient { gradient, q, k, v, out, logsumexp };
+                    let [dq, dk, dv] = kernel.gradients(part, &all).unwrap();
+                    ([all.out, dq, dk, dv].map(|x| x.to_kind(Kind::Double)), sums)
+                };
+                assert_eq!(AttentionKernel::forward(&single.0[0]), AttentionKernel::FlashNative);
+                let found = run(AttentionKernel::FlashNative, &single);
+                let expected = run(AttentionKernel::FlashCpu, &exact);
+                assert_close(&found.0, &expected.0, 1e-5, name);
+                assert!((found.1 - expected.1).abs().max().double_value(&[]) < 1e-5, "{name}: sums");
+            }
+        }
+    }
+}
+
 #[test]
 fn descendants_of_a_depth_are_sequences_of_one_part() {
     let packed =
