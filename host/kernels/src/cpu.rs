@@ -4,6 +4,7 @@ pub mod affinity;
 mod attention;
 mod elementwise;
 mod flash;
+pub mod fused;
 mod groups;
 mod matrix;
 mod product;
@@ -16,7 +17,7 @@ mod unpack;
 
 pub use attention::{Attention, BLOCK, Heads, KvCache, Query};
 pub use elementwise::RmsNorm;
-pub use flash::{FlashAttention, FlashGradients, FlashResults, FlashSequence, ParallelFor};
+pub use flash::{FlashAttention, FlashGradients, FlashResults, FlashSequence};
 pub use groups::{CodeWidth, GroupFormat, QuantizedRow};
 pub use matrix::{Matrix, Storage, WeightFormat};
 pub use product::{Epilogue, Product, Term};
@@ -25,6 +26,28 @@ pub use simd::SimdLevel;
 pub use softmax::Distribution;
 
 use thread_pool::{Scratch, ThreadPool};
+
+/// Runs a body for each number below a count, on any threads, and returns when all have ended.
+pub type ParallelFor<'a> = &'a dyn Fn(usize, &(dyn Fn(usize) + Sync));
+
+/// Vector instructions and threads of the kernels of training.
+#[derive(Clone, Copy)]
+pub struct Workers<'a> {
+    level: SimdLevel,
+    parallel_for: ParallelFor<'a>,
+}
+
+impl<'a> Workers<'a> {
+    /// Uses the best instructions of this CPU.
+    pub fn new(parallel_for: ParallelFor<'a>) -> Self {
+        Self { level: SimdLevel::detect(), parallel_for }
+    }
+
+    /// Uses at most the instructions of `level`.
+    pub fn with_level(level: SimdLevel, parallel_for: ParallelFor<'a>) -> Self {
+        Self { level: level.min(SimdLevel::detect()), parallel_for }
+    }
+}
 
 /// The CPU: its vector instructions and a pool of threads.
 pub struct Cpu {

@@ -9,5 +9,6 @@ pub(crate) mod rope;
 pub(crate) mod rope_scaling;
 pub(crate) mod tensor_set;
 pub(crate) mod transformer;
+pub(crate) mod values;
 pub(crate) mod weight_matrix;
 pub(crate) mod weights;

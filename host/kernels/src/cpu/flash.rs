@@ -13,6 +13,7 @@
 
 use std::ops::Range;
 
+use super::Workers;
 use super::attention::Heads;
 use super::simd::{Kernel, Simd, SimdLevel};
 use super::thread_pool::DisjointSlice;
@@ -67,9 +68,6 @@ pub struct FlashGradients<'a> {
     pub v: &'a mut [f32],
 }
 
-/// Runs a body for each number below a count, on any threads, and returns when all have ended.
-pub type ParallelFor<'a> = &'a dyn Fn(usize, &(dyn Fn(usize) + Sync));
-
 impl FlashAttention<'_> {
     /// Returns true if there is a kernel for heads of this width.
     pub fn supports(width: usize) -> bool {
@@ -81,7 +79,7 @@ impl FlashAttention<'_> {
     ///
     /// # Panics
     /// If sizes do not match, or the heads' width is not [supported](Self::supports).
-    pub fn forward(&self, parallel_for: ParallelFor<'_>, out: &mut [f32], logsumexp: &mut [f32]) {
+    pub fn forward(&self, workers: Workers<'_>, out: &mut [f32], logsumexp: &mut [f32]) {
         let count = self.check();
         assert!(out.len() == self.q.len() && logsumexp.len() == count * self.heads.heads, "sizes of results");
         let blocks = |sequence: &FlashSequence| sequence.queries.len().div_ceil(QUERIES);
@@ -93,7 +91,7 @@ impl FlashAttention<'_> {
             tasks.extend(all.rev().map(|(block, head)| (index, block * QUERIES, head)));
         }
         let (out, logsumexp) = (DisjointSlice::new(out), DisjointSlice::new(logsumexp));
-        parallel_for(tasks.len(), &|task| {
+        (workers.parallel_for)(tasks.len(), &|task| {
             let (sequence, first, kv_head) = tasks[task];
             let kernel = ForwardKernel {
                 all: self,
@@ -105,7 +103,7 @@ impl FlashAttention<'_> {
                 logsumexp,
             };
             // SAFETY: the level was detected; sizes were checked; tasks write other rows or heads.
-            unsafe { SimdLevel::detect().run(kernel) };
+            unsafe { workers.level.run(kernel) };
         });
     }
 
@@ -113,12 +111,7 @@ impl FlashAttention<'_> {
     ///
     /// # Panics
     /// As [`forward`](Self::forward).
-    pub fn backward(
-        &self,
-        parallel_for: ParallelFor<'_>,
-        results: &FlashResults<'_>,
-        gradients: FlashGradients<'_>,
-    ) {
+    pub fn backward(&self, workers: Workers<'_>, results: &FlashResults<'_>, gradients: FlashGradients<'_>) {
         let count = self.check();
         let FlashGradients { q, k, v } = gradients;
         let like_queries = [results.out.len(), results.gradient.len(), q.len()];
@@ -129,13 +122,13 @@ impl FlashAttention<'_> {
         assert!([k.len(), v.len()].iter().all(|len| *len == self.k.len()), "sizes of gradients of keys");
         assert_eq!(results.logsumexp.len(), count * self.heads.heads, "logarithms of sums");
         let (dq, dk, dv) = (DisjointSlice::new(q), DisjointSlice::new(k), DisjointSlice::new(v));
-        parallel_for(self.sequences.len() * self.heads.kv_heads, &|task| {
+        (workers.parallel_for)(self.sequences.len() * self.heads.kv_heads, &|task| {
             let (sequence, kv_head) = (task / self.heads.kv_heads, task % self.heads.kv_heads);
             let sequence = &self.sequences[sequence];
             let kernel =
                 BackwardKernel { all: self, sequence, kv_head, count, results, gradients: [dq, dk, dv] };
             // SAFETY: the level was detected; sizes were checked; tasks write other rows or heads.
-            unsafe { SimdLevel::detect().run(kernel) };
+            unsafe { workers.level.run(kernel) };
         });
     }
 

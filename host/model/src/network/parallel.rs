@@ -5,6 +5,8 @@ use std::ffi::c_void;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use pl_kernels::cpu::Workers;
+
 /// Runs a function on a number of threads of the caller's team, the caller among them (GCC's interface to OpenMP, which libtorch
 /// uses too).
 type Launch = unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void), *mut c_void, u32, u32);
@@ -53,6 +55,11 @@ pub(crate) fn parallel_for(count: usize, body: &(dyn Fn(usize) + Sync)) {
         },
         _ => work.run(),
     }
+}
+
+/// Returns these threads for the kernels of training.
+pub(crate) fn workers() -> Workers<'static> {
+    Workers::new(&parallel_for)
 }
 
 #[cfg(test)]

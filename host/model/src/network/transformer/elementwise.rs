@@ -1,10 +1,14 @@
 //! Operations between the matrix products, forward and backward.
 //!
-//! Norms and the rotary embedding are computed at least in f32, for every format of the activations.
+//! Norms and the rotary embedding are computed at least in f32, for every format of the activations. On a CPU in f32, kernels of
+//! this program do the work in one pass over memory; elsewhere, libtorch does.
 
+use pl_kernels::cpu::fused;
 use tch::{Kind, TchError, Tensor};
 
+use crate::network::parallel::workers;
 use crate::network::rope::Rope;
+use crate::network::values::{is_native, values, values_mut};
 
 /// Returns the reciprocal root mean squares over the last dimension, which is kept with size 1.
 pub(super) fn reciprocal_rms(x: &Tensor, eps: f64) -> Result<Tensor, TchError> {
@@ -16,7 +20,14 @@ pub(super) fn reciprocal_rms(x: &Tensor, eps: f64) -> Result<Tensor, TchError> {
 
 /// Computes the RMS norm (Zhang and Sennrich 2019): `x / rms(x) * gain`.
 pub(super) fn normalize(x: &Tensor, rstd: &Tensor, gain: &Tensor) -> Result<Tensor, TchError> {
-    wide(x)?.f_mul(rstd)?.f_mul_(gain)?.f_to_kind(x.kind())
+    if !is_native(x) {
+        return wide(x)?.f_mul(rstd)?.f_mul_(gain)?.f_to_kind(x.kind());
+    }
+    let [x, rstd, gain] = contiguous([x, rstd, gain])?;
+    let out = x.f_empty_like()?;
+    // SAFETY: contiguous f32 tensors on the CPU; the result is new.
+    unsafe { fused::normalize(workers(), values(&x), values(&rstd), values(&gain), values_mut(&out)) };
+    Ok(out)
 }
 
 /// Returns the RMS norm's gradient with respect to `x`, given the gradient `dy` with respect to its result.
@@ -34,12 +45,22 @@ pub(super) fn normalize_backward(
 ) -> Result<Tensor, TchError> {
     let width = x.size().last().copied().unwrap_or(1);
     let dy = wide(dy)?;
-    let normed = wide(x)?.f_mul(rstd)?;
     if let Some(total) = gain_gradient {
-        let sum =
-            dy.f_mul(&normed)?.f_view([-1, width])?.f_sum_dim_intlist([0i64].as_slice(), false, None)?;
+        let product = wide(x)?.f_mul(rstd)?.f_mul_(&dy)?;
+        let sum = product.f_view([-1, width])?.f_sum_dim_intlist([0i64].as_slice(), false, None)?;
         let _ = total.shallow_clone().f_add_(&sum)?;
     }
+    if is_native(x) {
+        let [dy, x, rstd, gain] = contiguous([&dy, x, rstd, gain])?;
+        let dx = x.f_empty_like()?;
+        // SAFETY: contiguous f32 tensors on the CPU; the result is new.
+        unsafe {
+            let [dy, x, rstd, gain] = [values(&dy), values(&x), values(&rstd), values(&gain)];
+            fused::normalize_backward(workers(), dy, x, rstd, gain, values_mut(&dx));
+        }
+        return Ok(dx);
+    }
+    let normed = wide(x)?.f_mul(rstd)?;
     let mut dx = dy.f_mul(gain)?;
     let mean = dx.f_mul(&normed)?.f_mean_dim([-1i64].as_slice(), true, None)?;
     let _ = dx.f_addcmul_(&normed, &mean.f_neg()?)?.f_mul_(rstd)?;
@@ -50,6 +71,16 @@ pub(super) fn normalize_backward(
 /// which is the gradient, and the inverse too unless the table scales.
 pub(super) fn rotate(x: &Tensor, rope: &Rope, transposed: bool) -> Result<Tensor, TchError> {
     let (cos, sin) = rope.tables();
+    if is_native(x) {
+        let [x, cos, sin] = contiguous([x, cos, sin])?;
+        let (out, width) = (x.f_empty_like()?, x.size().last().map_or(0, |width| *width as usize));
+        // SAFETY: contiguous f32 tensors on the CPU; the result is new.
+        unsafe {
+            let (x, angles) = (values(&x), [values(&cos), values(&sin)]);
+            fused::rotate(workers(), x, angles, width, transposed, values_mut(&out));
+        }
+        return Ok(out);
+    }
     let half = x.size().last().copied().unwrap_or(0) / 2;
     let (cos, sin) = (cos.f_unsqueeze(1)?, sin.f_unsqueeze(1)?);
     let sin = if transposed { sin.f_neg()? } else { sin };
@@ -60,7 +91,14 @@ pub(super) fn rotate(x: &Tensor, rope: &Rope, transposed: bool) -> Result<Tensor
 
 /// Computes the gated unit: `silu(gate) * up`.
 pub(super) fn gate(gate: &Tensor, up: &Tensor) -> Result<Tensor, TchError> {
-    gate.f_silu()?.f_mul_(up)
+    if !is_native(gate) {
+        return gate.f_silu()?.f_mul_(up);
+    }
+    let [gate, up] = contiguous([gate, up])?;
+    let out = gate.f_empty_like()?;
+    // SAFETY: contiguous f32 tensors on the CPU; the result is new.
+    unsafe { fused::gate(workers(), values(&gate), values(&up), values_mut(&out)) };
+    Ok(out)
 }
 
 /// Returns the gradients of [`gate`] with respect to the gate and to `up`.
@@ -69,9 +107,29 @@ pub(super) fn gate_backward(
     gate: &Tensor,
     up: &Tensor,
 ) -> Result<(Tensor, Tensor), TchError> {
+    if is_native(gate) {
+        let [gradient, gate, up] = contiguous([gradient, gate, up])?;
+        let (d_gate, d_up) = (gate.f_empty_like()?, up.f_empty_like()?);
+        // SAFETY: contiguous f32 tensors on the CPU; the results are new.
+        unsafe {
+            let [gradient, gate, up] = [values(&gradient), values(&gate), values(&up)];
+            let (d_gate, d_up) = (values_mut(&d_gate), values_mut(&d_up));
+            fused::gate_backward(workers(), gradient, gate, up, d_gate, d_up);
+        }
+        return Ok((d_gate, d_up));
+    }
     let d_up = gate.f_silu()?.f_mul_(gradient)?;
     let d_gate = gate.f_silu_backward(&gradient.f_mul(up)?)?;
     Ok((d_gate, d_up))
+}
+
+/// Returns tensors whose values are one after the other.
+fn contiguous<const N: usize>(tensors: [&Tensor; N]) -> Result<[Tensor; N], TchError> {
+    let mut all = tensors.map(Tensor::shallow_clone);
+    for tensor in &mut all {
+        *tensor = tensor.f_contiguous()?;
+    }
+    Ok(all)
 }
 
 /// Converts to f32 if the format is narrower.

@@ -5,7 +5,8 @@ use tch::{Device, Kind, TchError, Tensor};
 
 use super::gradient::AttentionGradient;
 use super::parts::Part;
-use crate::network::parallel::parallel_for;
+use crate::network::parallel::workers;
+use crate::network::values::{values, values_mut};
 
 /// Returns true if there is a kernel for heads of this width.
 pub(super) fn supports(width: i64) -> bool {
@@ -29,7 +30,7 @@ pub(super) fn attend(part: &Part, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<
             k: values(&k),
             v: values(&v),
         };
-        attention.forward(&parallel_for, values_mut(&out), values_mut(&logsumexp));
+        attention.forward(workers(), values_mut(&out), values_mut(&logsumexp));
     }
     Ok((out, logsumexp))
 }
@@ -55,7 +56,7 @@ pub(super) fn gradients(part: &Part, all: &AttentionGradient) -> Result<[Tensor;
             FlashResults { out: values(&out), gradient: values(&gradient), logsumexp: values(&logsumexp) };
         let [dq, dk, dv] = &sums;
         let gradients = FlashGradients { q: values_mut(dq), k: values_mut(dk), v: values_mut(dv) };
-        attention.backward(&parallel_for, &results, gradients);
+        attention.backward(workers(), &results, gradients);
     }
     Ok(sums)
 }
@@ -80,25 +81,4 @@ fn sequences(part: &Part) -> Vec<FlashSequence> {
             keys: next(&mut key, keys),
         })
         .collect()
-}
-
-/// # Safety
-/// The tensor is contiguous, f32, on the CPU, and lives as long as the values are used.
-unsafe fn values<'a>(x: &Tensor) -> &'a [f32] {
-    if x.numel() == 0 {
-        // It has no memory to point to.
-        return &[];
-    }
-    // SAFETY: guaranteed by the caller.
-    unsafe { std::slice::from_raw_parts(x.data_ptr().cast::<f32>(), x.numel()) }
-}
-
-/// # Safety
-/// As [`values`], and nothing else refers to the values.
-unsafe fn values_mut<'a>(x: &Tensor) -> &'a mut [f32] {
-    if x.numel() == 0 {
-        return &mut [];
-    }
-    // SAFETY: guaranteed by the caller.
-    unsafe { std::slice::from_raw_parts_mut(x.data_ptr().cast::<f32>(), x.numel()) }
 }
