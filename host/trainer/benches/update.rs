@@ -77,6 +77,8 @@ const CASES: [(&str, usize, Checkpointing, usize, CriticCase); 10] = [
 ];
 
 fn main() {
+    // As the program does.
+    pl_model::libtorch::keep_freed_memory();
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     let rate = product_rate();
     for (name, policies, checkpointing, siblings, critic) in
