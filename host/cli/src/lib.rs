@@ -36,7 +36,7 @@ use crate::progress::Terminal;
 /// Runs the command that the process's arguments name, and returns its exit code.
 pub fn main(embedded: Embedded) -> ExitCode {
     environment::set_variables();
-    pl_model::libtorch::keep_freed_memory();
+    pl_run::keep_freed_memory();
     let arguments = Arguments::parse();
     let terminal = Arc::new(Terminal::default());
     let result = logging::start(&arguments.command, &terminal).and_then(|exporter| {

@@ -2,13 +2,9 @@
 //!
 //! The matrices are those of one step of SmolLM2-135M: `cargo bench -p pl-kernels`.
 
-use std::convert::Infallible;
-
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
-use pl_kernels::cpu::{
-    CodeWidth, Cpu, Epilogue, GroupFormat, Matrix, Product, QuantizedRow, Term, WeightFormat,
-};
+use pl_kernels::cpu::{CodeWidth, Cpu, Epilogue, GroupFormat, Matrix, Product, Term, WeightFormat};
 
 /// Outputs and inputs of a layer's matrices, and the output matrix of a model with as many layers.
 const LAYER: [(usize, usize); 4] = [(960, 576), (576, 576), (3072, 576), (576, 1536)];
@@ -37,12 +33,9 @@ fn quantized_step(bencher: Bencher<'_, '_>, rows: usize, format: GroupFormat) {
 }
 
 fn quantized(cpu: &Cpu, (outputs, inputs): (usize, usize), format: GroupFormat) -> Matrix {
-    let row = |_, row: &mut QuantizedRow| {
+    Matrix::pack_groups(cpu, format, outputs, inputs, |_, row| {
         row.codes.iter_mut().enumerate().for_each(|(i, code)| *code = (i % 7) as i8);
-        Ok::<_, Infallible>(())
-    };
-    let Ok(matrix) = Matrix::pack_groups(cpu, format, outputs, inputs, row);
-    matrix
+    })
 }
 
 fn step_of(bencher: Bencher<'_, '_>, rows: usize, pack: impl Fn(&Cpu, (usize, usize)) -> Matrix) {

@@ -84,6 +84,7 @@ pub use permissions::{
     flags, one_line, split_list,
 };
 pub use pl_model::Tokenizer;
+pub use pl_model::libtorch::keep_freed_memory;
 pub use player::{PlayedEpisode, Player};
 pub use plugins::PluginCatalog;
 pub use progress::{NoProgress, Progress};

@@ -47,7 +47,7 @@ impl GroupFormat {
     /// Size in bytes of a matrix `[outputs, inputs]`, without rounding up to whole panels and blocks.
     pub fn bytes(self, outputs: usize, inputs: usize) -> usize {
         let layout = PanelLayout { format: self, width: 2 };
-        outputs.div_ceil(2) * layout.bytes(inputs)
+        (outputs * layout.bytes(inputs)).div_ceil(2)
     }
 }
 

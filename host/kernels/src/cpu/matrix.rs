@@ -6,7 +6,6 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
 
 use half::{bf16, f16};
 
@@ -98,24 +97,20 @@ impl Matrix {
     /// Packs quantized weights for the CPU's instructions. `row(i, to)` writes row `i` into `to`, which has the
     /// lengths of the format and is zero.
     ///
-    /// # Errors
-    /// The first error of `row` in the order of rows.
-    ///
     /// # Panics
     /// If a block of the format does not divide 256.
-    pub fn pack_groups<E: Send>(
+    pub fn pack_groups(
         cpu: &Cpu,
         format: GroupFormat,
         outputs: usize,
         inputs: usize,
-        row: impl Fn(usize, &mut QuantizedRow) -> Result<(), E> + Sync,
-    ) -> Result<Self, E> {
+        row: impl Fn(usize, &mut QuantizedRow) + Sync,
+    ) -> Self {
         assert!(MAX_BLOCK.is_multiple_of(format.block()), "blocks of {}", format.block());
         let panel = panel(cpu.level);
         let layout = PanelLayout { format, width: panel };
         let panels = outputs.div_ceil(panel);
         let mut memory = AlignedMemory::zeroed(panels * layout.bytes(inputs));
-        let failed = Mutex::new(None);
         let bytes = DisjointSlice::new(memory.slice_mut::<u8>());
         cpu.pool.for_each(panels, |_, p| {
             // SAFETY: panels do not overlap.
@@ -123,22 +118,11 @@ impl Matrix {
             let mut quantized = QuantizedRow::default();
             for (lane, i) in (p * panel..outputs.min((p + 1) * panel)).enumerate() {
                 quantized.clear(format, inputs);
-                match row(i, &mut quantized) {
-                    Ok(()) => layout.write(&quantized, lane, own),
-                    Err(error) => {
-                        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                        if failed.as_ref().is_none_or(|(first, _)| i < *first) {
-                            *failed = Some((i, error));
-                        }
-                        return;
-                    }
-                }
+                row(i, &mut quantized);
+                layout.write(&quantized, lane, own);
             }
         });
-        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some((_, error)) => Err(error),
-            None => Ok(Self { memory, storage: Storage::Groups(format), outputs, inputs, level: cpu.level }),
-        }
+        Self { memory, storage: Storage::Groups(format), outputs, inputs, level: cpu.level }
     }
 
     /// Returns the number of rows: the length of a product's output.

@@ -63,11 +63,8 @@ impl MatrixForm {
         let values = values(tensor)?;
         let matrix = match self.dtype {
             ModelDtype::Q8 => {
-                let round = |i: usize, row: &mut QuantizedRow| {
-                    row.round(&values[i * inputs..][..inputs]);
-                    Ok::<_, Error>(())
-                };
-                Matrix::pack_groups(cpu, GroupFormat::Q8, outputs, inputs, round)?
+                let round = |i: usize, row: &mut QuantizedRow| row.round(&values[i * inputs..][..inputs]);
+                Matrix::pack_groups(cpu, GroupFormat::Q8, outputs, inputs, round)
             }
             _ => Matrix::pack(cpu, &values, outputs, inputs, stored_format(tensor.kind())),
         };

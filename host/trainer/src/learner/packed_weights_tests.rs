@@ -16,9 +16,8 @@ fn pack(cpu: &Cpu, matrix: &WeightMatrix) -> WeightMatrix {
     let values = Vec::<f32>::try_from(tensor.flatten(0, 1)).unwrap();
     let round = |i: usize, row: &mut QuantizedRow| {
         row.round(&values[i * inputs as usize..][..inputs as usize]);
-        Ok::<_, ()>(())
     };
-    let packed = Matrix::pack_groups(cpu, GroupFormat::Q8, outputs as usize, inputs as usize, round).unwrap();
+    let packed = Matrix::pack_groups(cpu, GroupFormat::Q8, outputs as usize, inputs as usize, round);
     WeightMatrix::Packed(Arc::new(packed))
 }
 

@@ -1,7 +1,5 @@
 //! Packing of GGUF's matrices for the CPU's kernels, with their own numbers or codes.
 
-use std::convert::Infallible;
-
 use half::f16;
 use pl_kernels::cpu::{CodeWidth, Cpu, GroupFormat, Matrix, QuantizedRow, WeightFormat};
 
@@ -16,12 +14,7 @@ impl TensorData<'_> {
         let row = |i: usize| &bytes[stored(i) * row_bytes..][..row_bytes];
         match packed_format(format) {
             PackedFormat::Groups(groups) => {
-                let copy = |i: usize, to: &mut QuantizedRow| {
-                    copy_row(format, row(i), to);
-                    Ok::<_, Infallible>(())
-                };
-                let Ok(matrix) = Matrix::pack_groups(cpu, groups, rows, columns, copy);
-                matrix
+                Matrix::pack_groups(cpu, groups, rows, columns, |i, to| copy_row(format, row(i), to))
             }
             PackedFormat::Numbers(numbers) => {
                 let mut values = vec![0f32; rows * columns];

@@ -16,20 +16,13 @@ pub(super) fn supports(width: i64) -> bool {
 /// Computes the attention of queries `[n, heads, D]` to keys and values `[m, kv_heads, D]`, and its logarithms of sums
 /// `[heads, n]`.
 pub(super) fn attend(part: &Part, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor), TchError> {
-    let (heads, sequences) = (heads(q, k), sequences(part));
+    let sequences = sequences(part);
     let [q, k, v] = [q.f_contiguous()?, k.f_contiguous()?, v.f_contiguous()?];
     let out = q.f_empty_like()?;
-    let logsumexp = Tensor::f_empty([heads.heads as i64, q.size()[0]], (Kind::Float, Device::Cpu))?;
+    let logsumexp = Tensor::f_empty([q.size()[1], q.size()[0]], (Kind::Float, Device::Cpu))?;
     // SAFETY: contiguous f32 tensors on the CPU; the results are new, and nothing else refers to them.
     unsafe {
-        let attention = FlashAttention {
-            heads,
-            causal: part.causal,
-            sequences: &sequences,
-            q: values(&q),
-            k: values(&k),
-            v: values(&v),
-        };
+        let attention = attention(part, &sequences, &q, &k, &v);
         attention.forward(workers(), values_mut(&out), values_mut(&logsumexp));
     }
     Ok((out, logsumexp))
@@ -37,21 +30,14 @@ pub(super) fn attend(part: &Part, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<
 
 /// Returns the gradients of queries, keys and values.
 pub(super) fn gradients(part: &Part, all: &AttentionGradient) -> Result<[Tensor; 3], TchError> {
-    let (heads, sequences) = (heads(&all.q, &all.k), sequences(part));
+    let sequences = sequences(part);
     let [q, k, v] = [all.q.f_contiguous()?, all.k.f_contiguous()?, all.v.f_contiguous()?];
     let (out, gradient) = (all.out.f_contiguous()?, all.gradient.f_contiguous()?);
     let logsumexp = all.logsumexp.f_contiguous()?;
     let sums = [q.f_zeros_like()?, k.f_zeros_like()?, v.f_zeros_like()?];
     // SAFETY: as above.
     unsafe {
-        let attention = FlashAttention {
-            heads,
-            causal: part.causal,
-            sequences: &sequences,
-            q: values(&q),
-            k: values(&k),
-            v: values(&v),
-        };
+        let attention = attention(part, &sequences, &q, &k, &v);
         let results =
             FlashResults { out: values(&out), gradient: values(&gradient), logsumexp: values(&logsumexp) };
         let [dq, dk, dv] = &sums;
@@ -61,9 +47,20 @@ pub(super) fn gradients(part: &Part, all: &AttentionGradient) -> Result<[Tensor;
     Ok(sums)
 }
 
-fn heads(q: &Tensor, k: &Tensor) -> Heads {
+/// # Safety
+/// As [`values`], of all three tensors.
+unsafe fn attention<'a>(
+    part: &Part,
+    sequences: &'a [FlashSequence],
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+) -> FlashAttention<'a> {
     let size = |x: &Tensor, dim: usize| x.size().get(dim).map_or(0, |n| *n as usize);
-    Heads { heads: size(q, 1), kv_heads: size(k, 1), dim: size(q, 2) }
+    let heads = Heads { heads: size(q, 1), kv_heads: size(k, 1), dim: size(q, 2) };
+    // SAFETY: guaranteed by the caller.
+    let [q, k, v] = unsafe { [values(q), values(k), values(v)] };
+    FlashAttention { heads, causal: part.causal, sequences, q, k, v }
 }
 
 /// Returns the rows of each sequence, which follow each other.

@@ -1,27 +1,15 @@
 //! Comparison of the kernels of training with plain arithmetic in f64, for all available sets of instructions and several threads.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pl_kernels::cpu::{
-    FlashAttention, FlashGradients, FlashResults, FlashSequence, Heads, SimdLevel, Workers, fused,
-};
+use pl_kernels::cpu::{FlashAttention, FlashGradients, FlashResults, FlashSequence, Heads, Workers, fused};
 use proptest::prelude::*;
 
-const LEVELS: [SimdLevel; 3] = [SimdLevel::Portable, SimdLevel::Avx2, SimdLevel::Avx512];
+use crate::{LEVELS, random_numbers};
 
 /// Returns pseudorandom numbers in +-`range`.
-fn random_numbers(count: usize, seed: u64, range: f32) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    (0..count)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            ((state >> 40) as f32 / (1u64 << 23) as f32 - 1.0) * range
-        })
-        .collect()
+fn numbers(count: usize, seed: u64, range: f32) -> Vec<f32> {
+    random_numbers(count, seed).into_iter().map(|x| x * range).collect()
 }
 
 /// Three threads that take numbers as they come.
@@ -60,7 +48,7 @@ proptest! {
 
     #[test]
     fn gates_follow_the_formula(count in 0usize..40_000, level in prop::sample::select(&LEVELS[..])) {
-        let [x, up, dy] = [1, 2, 3].map(|seed| random_numbers(count, seed, 6.0));
+        let [x, up, dy] = [1, 2, 3].map(|seed| numbers(count, seed, 6.0));
         let run = |workers| {
             let [mut out, mut d_gate, mut d_up] = [(); 3].map(|()| vec![f32::NAN; count]);
             fused::gate(workers, &x, &up, &mut out);
@@ -86,8 +74,8 @@ proptest! {
         width in 1usize..700,
         level in prop::sample::select(&LEVELS[..]),
     ) {
-        let [x, dy] = [1, 2].map(|seed| random_numbers(rows * width, seed, 3.0));
-        let gain = random_numbers(width, 3, 2.0);
+        let [x, dy] = [1, 2].map(|seed| numbers(rows * width, seed, 3.0));
+        let gain = numbers(width, 3, 2.0);
         let square = |row: usize| x[row * width..][..width].iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
         let rstd: Vec<f32> = (0..rows).map(|row| (1.0 / (square(row) / width as f64 + 1e-5).sqrt()) as f32).collect();
         let run = |workers| {
@@ -119,8 +107,8 @@ proptest! {
         level in prop::sample::select(&LEVELS[..]),
     ) {
         let width = 2 * half;
-        let x = random_numbers(rows * heads * width, 1, 3.0);
-        let angles = random_numbers(rows * half, 2, 3.0);
+        let x = numbers(rows * heads * width, 1, 3.0);
+        let angles = numbers(rows * half, 2, 3.0);
         let row = |row: usize, f: &dyn Fn(f32) -> f32, first: f32| -> Vec<f32> {
             let own = &angles[row * half..][..half];
             own.iter().map(|a| first * f(*a)).chain(own.iter().map(|a| f(*a))).collect()
@@ -158,8 +146,8 @@ proptest! {
             sequences.push(FlashSequence { queries: queries..queries + n, keys: keys..keys + m });
             (queries, keys) = (queries + n, keys + m);
         }
-        let [q, gradient] = [1, 2].map(|seed| random_numbers(queries * heads * dim, seed, 1.5));
-        let [k, v] = [3, 4].map(|seed| random_numbers(keys * kv_heads * dim, seed, 1.5));
+        let [q, gradient] = [1, 2].map(|seed| numbers(queries * heads * dim, seed, 1.5));
+        let [k, v] = [3, 4].map(|seed| numbers(keys * kv_heads * dim, seed, 1.5));
         let attention = FlashAttention { heads: Heads { heads, kv_heads, dim }, causal, sequences: &sequences, q: &q, k: &k, v: &v };
         let run = |workers| {
             let (mut out, mut sums) = (vec![0f32; q.len()], vec![0f32; queries * heads]);

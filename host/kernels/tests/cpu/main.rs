@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod training;
+
 use half::{bf16, f16};
 use pl_kernels::cpu::{
     Attention, BLOCK, CodeWidth, Cpu, Distribution, Epilogue, GroupFormat, Heads, KvCache, Matrix, Product,
@@ -172,10 +174,9 @@ proptest! {
             let mut row = empty_row(format, inputs);
             expected_weights.extend(random_row(&mut row, format, i as u64));
         }
-        let quantized = Matrix::pack_groups::<()>(&cpu, format, outputs, inputs, |i, row| {
+        let quantized = Matrix::pack_groups(&cpu, format, outputs, inputs, |i, row| {
             random_row(row, format, i as u64);
-            Ok(())
-        }).unwrap();
+        });
         let plain = Matrix::pack(&cpu, &expected_weights, outputs, inputs, WeightFormat::F32);
         let product = |matrix: &Matrix| {
             let term = || Term { rows: 0..rows, x: &x, stride: inputs, offset: 0, matrix };
@@ -421,11 +422,8 @@ fn weights_are_rounded_to_half_a_step_of_their_group() {
     let mut values = random_numbers(outputs * inputs, 7);
     values[..32].fill(0.0);
     values[32..64].iter_mut().for_each(|x| *x *= 1e-3);
-    let round = |i: usize, row: &mut QuantizedRow| {
-        row.round(&values[i * inputs..][..inputs]);
-        Ok::<_, ()>(())
-    };
-    let packed = Matrix::pack_groups(&cpu, GroupFormat::Q8, outputs, inputs, round).unwrap();
+    let round = |i: usize, row: &mut QuantizedRow| row.round(&values[i * inputs..][..inputs]);
+    let packed = Matrix::pack_groups(&cpu, GroupFormat::Q8, outputs, inputs, round);
     let mut unpacked = vec![f32::NAN; values.len()];
     packed.unpack(0..outputs, &mut unpacked);
     for (own, values) in unpacked.chunks(inputs).zip(values.chunks(inputs)) {
@@ -439,11 +437,4 @@ fn weights_are_rounded_to_half_a_step_of_their_group() {
             );
         }
     }
-}
-
-#[test]
-fn an_error_of_a_row_is_that_of_the_first_one() {
-    let cpu = Cpu::new(3).unwrap();
-    let row = |i: usize, _: &mut QuantizedRow| if i.is_multiple_of(40) || i < 70 { Ok(()) } else { Err(i) };
-    assert_eq!(Matrix::pack_groups(&cpu, GroupFormat::Q8, 200, 64, row).err(), Some(70));
 }
