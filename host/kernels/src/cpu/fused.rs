@@ -270,9 +270,9 @@ impl Kernel for NormalizeBackwardKernel<'_> {
         let mut sums = [0f32; LANES];
         let whole = width / LANES * LANES;
         for start in (0..whole).step_by(LANES) {
-            for lane in 0..LANES {
+            for (lane, sum) in sums.iter_mut().enumerate() {
                 let i = start + lane;
-                sums[lane] += dy[i] * gain[i] * (x[i] * rstd);
+                *sum += dy[i] * gain[i] * (x[i] * rstd);
             }
         }
         let mut sum: f32 = sums.iter().sum();

@@ -78,8 +78,8 @@ impl Kernel for UnpackKernel<'_> {
                 let end = count.min(start + TILE);
                 for (index, lane) in self.lanes.clone().enumerate() {
                     let row = &mut self.to[index * inputs + input..][..count];
-                    for k in start..end {
-                        row[k] = self.stride[k * width + lane];
+                    for (to, k) in row[start..end].iter_mut().zip(start..) {
+                        *to = self.stride[k * width + lane];
                     }
                 }
             }
