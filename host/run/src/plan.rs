@@ -242,12 +242,8 @@ impl RunPlan {
     pub fn new(host: &Host, checked: &CheckedWorkflow, device: Device) -> RunPlan {
         let workflow = &checked.workflow;
         let graph = Graph::new(workflow, 0);
-        let models: Vec<ModelPlan> = workflow
-            .models
-            .iter()
-            .enumerate()
-            .map(|(index, _)| ModelPlan::new(checked, index, device))
-            .collect();
+        let models: Vec<ModelPlan> =
+            (0..workflow.models.len()).map(|index| ModelPlan::new(checked, index, device)).collect();
         let policies: Vec<PolicyPlan> =
             (0..workflow.policies.len()).map(|index| PolicyPlan::new(workflow, index, &models)).collect();
         let scenarios = ScenarioPlan::all(checked);
