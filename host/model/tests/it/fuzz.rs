@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pl_model::{ChatMessage, ChatTemplate, Config, Model, RenderOptions, Tokenizer};
 use pl_testing::fuzz::fuzz;
-use pl_types::Dtype;
+use pl_types::{Dtype, ModelDtype};
 use tch::Device;
 
 use crate::data;
@@ -17,7 +17,10 @@ fn seed(path: &str) -> Vec<u8> {
 
 /// Loads a model and names no other file in its errors.
 fn load(path: &Path) {
-    if let Err(error) = Model::load(path, Device::Cpu, Dtype::F32) {
+    let tensors = Model::load(path, Device::Cpu, Dtype::F32).map(drop);
+    let packed = Model::load(path, Device::Cpu, ModelDtype::File).map(drop);
+    assert_eq!(tensors.is_ok(), packed.is_ok(), "{tensors:?}, {packed:?}");
+    for error in [tensors, packed, Model::packed_bytes(path).map(drop)].into_iter().filter_map(Result::err) {
         assert!(!error.to_string().is_empty());
     }
 }
