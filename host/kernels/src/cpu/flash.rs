@@ -401,7 +401,7 @@ struct BackwardKernel<'a> {
     /// Number of queries of all sequences.
     count: usize,
     results: &'a FlashResults<'a>,
-    /// Of queries, keys and values.
+    /// Sums for the gradients of queries, keys and values.
     gradients: [DisjointSlice<'a, f32>; 3],
 }
 

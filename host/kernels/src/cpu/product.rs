@@ -338,7 +338,6 @@ unsafe fn group_block<S: Simd, F: Format, const M: usize>(
     weights: &QuantizedStride,
     sums: *mut f32,
 ) {
-    let width = 2 * S::LANES;
     // SAFETY: the caller's pointers are valid for M rows, and the panel has the inputs.
     unsafe {
         let mut c = load_sums::<S, M>(sums);
@@ -357,10 +356,7 @@ unsafe fn group_block<S: Simd, F: Format, const M: usize>(
             }
             done += inputs;
         }
-        for (row, c) in c.iter().enumerate() {
-            S::store(sums.add(row * width), c[0]);
-            S::store(sums.add(row * width + S::LANES), c[1]);
-        }
+        store_sums::<S, M>(sums, &c);
     }
 }
 
@@ -407,6 +403,19 @@ unsafe fn load_sums<S: Simd, const M: usize>(sums: *const f32) -> [[S::V; 2]; M]
     c
 }
 
+/// Stores the sums of M rows.
+#[inline(always)]
+unsafe fn store_sums<S: Simd, const M: usize>(sums: *mut f32, c: &[[S::V; 2]; M]) {
+    for (row, c) in c.iter().enumerate() {
+        // SAFETY: the caller's pointer is valid for M rows.
+        unsafe {
+            let sums = sums.add(row * 2 * S::LANES);
+            S::store(sums, c[0]);
+            S::store(sums.add(S::LANES), c[1]);
+        }
+    }
+}
+
 /// Adds `count` inputs of M rows to their sums.
 #[inline(always)]
 unsafe fn block<S: Simd, W: WeightStorage, const M: usize>(
@@ -435,9 +444,6 @@ unsafe fn block<S: Simd, W: WeightStorage, const M: usize>(
                 c[1] = S::fma(x, high, c[1]);
             }
         }
-        for (row, c) in c.iter().enumerate() {
-            S::store(sums.add(row * width), c[0]);
-            S::store(sums.add(row * width + S::LANES), c[1]);
-        }
+        store_sums::<S, M>(sums, &c);
     }
 }
