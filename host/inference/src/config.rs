@@ -14,8 +14,8 @@ pub struct BaseModel {
     pub weights: Weights,
     /// Tokenizer of the model.
     pub tokenizer: Arc<Tokenizer>,
-    /// Storage format of matrices that are tensors; packed ones stay as they are. On a CPU, round the values to it beforehand so that packing does not
-    /// change them.
+    /// Storage format of matrices that are tensors; packed ones stay as they are. On a CPU, round the values to it beforehand so
+    /// that packing does not change them.
     pub dtype: Dtype,
 }
 
