@@ -187,13 +187,18 @@ def same_bits(kit):
     return equal
 
 
+def model_of(shape):
+    """The folder of a model of random weights."""
+    return shape.write(KIT / "shapes" / shape.name).parent / "model"
+
+
 def decode(kit):
     """Generation with CUDA graphs beside the same without, at 1, 64 and 256 completions at a time: speed and results."""
     bench = KIT / "benches/decode"
     if not bench.is_file():
         raise Skipped("the kit has no benchmarks")
-    shape = shapes.for_device(kit.device)[0]
-    random = shape.write(KIT / "shapes" / shape.name).parent / "model"
+    shape = shapes.measured(kit.device)
+    random = model_of(shape)
     figures, output = {}, ""
     for name, model in (("smollm2-135m", KIT / "cache/models/smollm2-135m/model.gguf"), (shape.name, random)):
         code, output = kit.run([bench, "--bench", model], 150)
@@ -211,17 +216,29 @@ def decode(kit):
 
 
 def benches(kit):
-    """The project's benchmarks: kernels beside plain libtorch, and whole updates."""
-    figures = {}
-    # The other has a stage of its own.
-    for bench in sorted(path for path in (KIT / "benches").iterdir() if path.name != "decode"):
-        # On a CPU one case shows that it runs.
-        filters = ["4 siblings"] if bench.name == "update" and kit.device == "cpu" else []
-        code, output = kit.run([bench, "--bench", *filters], 120)
-        lines = [line for line in output.splitlines() if line.strip()]
-        figures[bench.name] = {"code": code, "output": lines[-KEPT_LINES:]}
-    if any(own["code"] != 0 for own in figures.values()):
-        raise Failed("a benchmark failed", figures=figures)
+    """The project's benchmark of kernels beside plain libtorch."""
+    code, output = kit.run([KIT / "benches/cuda", "--bench"], 120)
+    lines = [line for line in output.splitlines() if line.strip()]
+    check(code, output, lines[-KEPT_LINES:])
+    return lines[-KEPT_LINES:]
+
+
+def updates(kit):
+    """Whole updates: all weights, an adapter, four adapters, four siblings of a prompt."""
+    # On a CPU, one case with SmolLM2 shows that it runs.
+    cases = ["lora, 4 siblings"]
+    if kit.device == "cuda":
+        kit.environment["PL_HOST_BENCH_MODEL"] = str(model_of(shapes.measured(kit.device)))
+        cases = ["lora", "full", "lora, 4 siblings", "lora, 4 adapters"]
+    figures, failed = {}, []
+    for case in cases:
+        # Each in a process of its own, whose lack of memory costs the others nothing.
+        code, output = kit.run([KIT / "benches/update", "--bench", "--exact", f"train/{case}"], 60)
+        lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+        figures[case] = lines[0] if code == 0 and lines else {"code": code, "output": tail(output)}
+        failed += [] if code == 0 and lines else [case]
+    if failed:
+        raise Failed(f"{', '.join(failed)} failed", figures=figures)
     return figures
 
 
@@ -266,10 +283,15 @@ def peers(kit):
     """The update of transformers beside the project's, where transformers is installed."""
     if importlib.util.find_spec("transformers") is None:
         raise Skipped("transformers is not installed")
-    model = KIT / "cache/models/smollm2-135m/model.gguf"
-    code, output = kit.run([sys.executable, KIT / "peers/train_transformers.py", "full", "--model", model], 120)
-    check(code, output)
-    return json.loads(output.splitlines()[-1])
+    model = KIT / "cache/models/smollm2-135m/model.gguf" if kit.device == "cpu" else model_of(shapes.measured(kit.device))
+    kinds = ["full"] if kit.device == "cpu" or importlib.util.find_spec("peft") is None else ["lora", "full"]
+    figures = {}
+    for kind in kinds:
+        command = [sys.executable, KIT / "peers/train_transformers.py", kind, "--model", model, "--device", kit.device]
+        code, output = kit.run(command, 120)
+        check(code, output, figures)
+        figures[kind] = json.loads(output.splitlines()[-1])
+    return figures
 
 
 def profile(kit):
@@ -287,7 +309,7 @@ def profile(kit):
 
 
 # In the order of their worth, should the time end.
-STAGES = [machine, doctor, parity, steps, same_bits, decode, benches, models, sanitizer, peers, profile]
+STAGES = [machine, doctor, parity, steps, same_bits, decode, updates, peers, benches, models, sanitizer, profile]
 
 
 def tail(output):

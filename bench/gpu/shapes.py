@@ -112,6 +112,11 @@ def for_device(device):
     return SHAPES if device == "cuda" else [SMALL]
 
 
+def measured(device):
+    """The shape of benchmarks."""
+    return SHAPES[1] if device == "cuda" else SMALL
+
+
 def write_safetensors(path, tensors):
     """Writes bf16 weights: norms of 1, matrices of random values."""
     header, offset = {}, 0

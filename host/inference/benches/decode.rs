@@ -1,6 +1,6 @@
 //! Generation on libtorch with and without CUDA graphs: speed in tokens per second, and how far the results differ.
 //!
-//! `PL_HOST_BENCH_DEVICE=cuda cargo bench -p pl-inference --bench decode [-- MODEL]` prints a line of JSON for each number of
+//! `PL_HOST_BENCH_DEVICE=cuda cargo bench -p pl-inference --bench decode [-- MODEL [CASE]]` prints a line of JSON for each number of
 //! completions at a time. The model is a folder or file, SmolLM2-135M where `cargo xtask setup` stores it unless one is
 //! named. Completions have 128 tokens unless the model ends them, and are sampled with the same random numbers by both:
 //! `largest_gap` is that of the log-probabilities of tokens up to the first one that differs, `equal_tokens` the share of
@@ -43,7 +43,8 @@ fn main() {
         .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")))
         .unwrap_or_default();
     let device = device(&cache);
-    let named = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).map(PathBuf::from);
+    let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with('-'));
+    let (named, wanted) = (arguments.next().map(PathBuf::from), arguments.next());
     let path = named.unwrap_or_else(|| cache.join("models/smollm2-135m/model.gguf"));
     if !path.exists() {
         eprintln!("skipped: {} is missing (cargo xtask setup fetches it)", path.display());
@@ -65,6 +66,10 @@ fn main() {
         ),
     };
     for case in cases {
+        let name = format!("decode/{}, {} adapters", case.rows, case.adapters);
+        if wanted.as_ref().is_some_and(|wanted| *wanted != name) {
+            continue;
+        }
         let [eager, graphs] =
             [true, false].map(|enforce_eager| run(&model, dtype, &case, new, enforce_eager));
         let (mut equal, mut gap) = (0, 0f32);
@@ -81,7 +86,7 @@ fn main() {
         println!(
             "{}",
             json!({
-                "name": format!("decode/{}, {} adapters", case.rows, case.adapters),
+                "name": name,
                 "eager_tokens_per_second": eager.rate,
                 "graphs_tokens_per_second": graphs.rate,
                 "steps": graphs.steps,

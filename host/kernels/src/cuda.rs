@@ -7,11 +7,13 @@
 //! ([`Graphs`]). Therefore a kernel runs after all earlier and before all later work of libtorch, and nothing waits in
 //! between. Memory is allocated by libtorch, as tensors.
 //!
-//! [`head`] has the kernels of the output head, [`paged`] those of generation's attention. Their source is tested without
+//! [`head`] has the kernels of the output head, [`paged`] those of generation's attention, [`elementwise`] the operations between
+//! the matrix products. Their source is tested without
 //! a GPU: `emulated.h` lets a C++ compiler make a library of it in which the threads of a block run one at a time.
 
 mod compile;
 mod driver;
+pub mod elementwise;
 #[cfg(test)]
 mod emulated;
 mod error;

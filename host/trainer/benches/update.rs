@@ -1,14 +1,14 @@
 //! Speed and memory of training SmolLM2-135M on 2,048 packed tokens (eight sequences of 128 prompt and 128
 //! completion tokens). `bench/peers/train_transformers.py` does the same work with transformers.
 //!
-//! `cargo bench -p pl-trainer --bench update [-- FILTER]` prints a line of JSON for each figure;
+//! `cargo bench -p pl-trainer --bench update [-- [--exact] NAME…]` prints a line of JSON for each figure;
 //! `cargo xtask bench engine` compares them with the peer's.
 //!
-//! `PL_HOST_BENCH_DEVICE=cuda` trains on the first GPU; `machine_allows` then follows from f32 products of one layer, which are
-//! too small for it.
+//! `PL_HOST_BENCH_DEVICE=cuda` trains in bf16 on the first GPU: eight sequences of 2,048 prompt and 2,048 completion tokens, of
+//! which four are in a pass.
 //!
-//! Needs the model where `cargo xtask setup` stores it (`PL_HOST_CACHE`, or `~/.cache/pl-host`); without it,
-//! nothing is measured.
+//! Needs the model where `cargo xtask setup` stores it (`PL_HOST_CACHE`, or `~/.cache/pl-host`), or the one that
+//! `PL_HOST_BENCH_MODEL` names; without it, nothing is measured.
 
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run stops with the reason")]
 
@@ -20,7 +20,7 @@ use pl_dsl::settings::AT_GRPO;
 use pl_dsl::workflow::objective::{Advantage, Critic, CriticBase, Objective, Optimizer, PolicyTraining};
 use pl_dsl::workflow::{Lora, LrSchedule};
 use pl_kernels::cuda::{KernelSettings, find_libtorch_cuda, load, open};
-use pl_model::{Adapter, Checkpointing, Model, Projection, TensorSet};
+use pl_model::{Adapter, Checkpointing, Model, Projection, TensorSet, TorchDtype};
 use pl_trainer::critic::CriticModel;
 use pl_trainer::plan::BatchPlan;
 use pl_trainer::preparation::TurnOutcome;
@@ -29,10 +29,30 @@ use pl_types::{Dtype, Group, Key, Transition};
 use serde_json::json;
 use tch::{Device, IndexOp, Kind, Tensor};
 
-const PROMPT: usize = 128;
-const COMPLETION: usize = 128;
 const SEQUENCES: usize = 8;
 const RUNS: usize = 3;
+
+/// Sizes and number format of a device's cases.
+struct Sizes {
+    prompt: usize,
+    completion: usize,
+    /// Largest number of tokens of a pass.
+    pass: usize,
+    dtype: Dtype,
+}
+
+impl Sizes {
+    fn of_device() -> Sizes {
+        match *DEVICE {
+            Device::Cpu => Sizes { prompt: 128, completion: 128, pass: 2048, dtype: Dtype::F32 },
+            _ => Sizes { prompt: 2048, completion: 2048, pass: 16_384, dtype: Dtype::Bf16 },
+        }
+    }
+
+    fn sequence(&self) -> usize {
+        self.prompt + self.completion
+    }
+}
 
 /// Critic of a case.
 #[derive(Clone, Copy, PartialEq)]
@@ -59,10 +79,11 @@ impl CriticCase {
 
 /// Name, number of policies (each with an adapter; 0 trains all weights), gradient checkpointing, number of
 /// sequences per prompt, critic.
-const CASES: [(&str, usize, Checkpointing, usize, CriticCase); 10] = [
+const CASES: [(&str, usize, Checkpointing, usize, CriticCase); 11] = [
     ("train/full", 0, Checkpointing::Off, 1, Without),
     ("train/lora", 1, Checkpointing::Off, 1, Without),
     ("train/lora, 2 adapters", 2, Checkpointing::Off, 1, Without),
+    ("train/lora, 4 adapters", 4, Checkpointing::Off, 1, Without),
     // Two groups of four, each with one prompt that is fed once per group.
     ("train/lora, 4 siblings", 1, Checkpointing::Off, 4, Without),
     // Gradient checkpointing.
@@ -79,20 +100,26 @@ const CASES: [(&str, usize, Checkpointing, usize, CriticCase); 10] = [
 fn main() {
     // As the program does.
     pl_model::libtorch::keep_freed_memory();
-    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
-    let rate = product_rate();
+    let (flags, names): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|word| word.starts_with('-'));
+    let exact = flags.iter().any(|flag| flag == "--exact");
+    let is_wanted = |case: &str| {
+        let names_case = |name: &String| if exact { case == name } else { case.contains(name.as_str()) };
+        names.is_empty() || names.iter().any(names_case)
+    };
+    let sizes = Sizes::of_device();
+    let Some(rate) = model(&sizes).map(|model| product_rate(&sizes, &model)) else { return };
     for (name, policies, checkpointing, siblings, critic) in
-        CASES.into_iter().filter(|case| case.0.contains(&filter))
+        CASES.into_iter().filter(|case| is_wanted(case.0))
     {
         let learner = if policies == 0 {
-            full_learner(checkpointing)
+            full_learner(&sizes, checkpointing)
         } else {
-            adapter_learner(policies, checkpointing, critic.base())
+            adapter_learner(&sizes, policies, checkpointing, critic.base())
         };
         let Some(learner) = learner else { return };
-        let allows = machine_allows(&learner, rate);
+        let allows = machine_allows(&sizes, &learner, rate);
         let Figures { tokens, cpu_seconds, preparation } =
-            update(learner, policies.max(1), siblings, critic == Recorded);
+            update(&sizes, learner, policies.max(1), siblings, critic == Recorded);
         println!(
             "{}",
             json!({
@@ -109,9 +136,13 @@ fn main() {
 }
 
 /// Speed in GFLOP/s of a matrix product of the size of a feed-forward projection, computed as in training.
-fn product_rate() -> f64 {
-    let options = (Kind::Float, *DEVICE);
-    let (x, matrix) = (Tensor::ones([2048, 576], options), Tensor::ones([1536, 576], options));
+fn product_rate(sizes: &Sizes, model: &Model) -> f64 {
+    let (rows, inputs, outputs) = (sizes.pass as i64, model.config.hidden, model.config.ffn);
+    let random = |rows: i64| {
+        let numbers = Tensor::randn([rows, inputs], (Kind::Float, *DEVICE));
+        numbers.to_kind(sizes.dtype.kind())
+    };
+    let (x, matrix) = (random(rows), random(outputs));
     let times = (0..20).map(|_| {
         let start = Instant::now();
         let product = pl_model::linear(&x, &matrix);
@@ -119,18 +150,18 @@ fn product_rate() -> f64 {
         let _ = std::hint::black_box(product.map(|product| product.i((0, 0)).double_value(&[])));
         start.elapsed().as_secs_f64()
     });
-    2.0 * 2048.0 * 576.0 * 1536.0 / times.fold(f64::INFINITY, f64::min) / 1e9
+    2.0 * (rows * inputs * outputs) as f64 / times.fold(f64::INFINITY, f64::min) / 1e9
 }
 
 /// Upper bound in tokens per second if matrix products at that rate took all the time: the forward pass, the
 /// gradient of every input, and with full training that of every weight; the output matrix for completions
 /// only.
-fn machine_allows(learner: &Learner, gflops: f64) -> f64 {
+fn machine_allows(sizes: &Sizes, learner: &Learner, gflops: f64) -> f64 {
     let config = learner.config();
     let passes = if learner.policies().iter().any(|policy| policy.adapter.is_none()) { 3.0 } else { 2.0 };
     let shapes = Projection::ALL.iter().map(|projection| projection.shape(config));
     let layers: i64 = shapes.map(|(inputs, outputs)| inputs * outputs).sum::<i64>() * config.layers as i64;
-    let share = COMPLETION as f64 / (PROMPT + COMPLETION) as f64;
+    let share = sizes.completion as f64 / sizes.sequence() as f64;
     let numbers = layers as f64 + share * (config.vocab * config.hidden) as f64;
     gflops * 1e9 / (2.0 * passes * numbers)
 }
@@ -162,19 +193,21 @@ static DEVICE: LazyLock<Device> = LazyLock::new(|| {
     Device::Cuda(0)
 });
 
-fn smollm2() -> Option<Model> {
-    let cache = cache()?;
-    let path = cache.join("models/smollm2-135m/model.gguf");
-    if !path.is_file() {
+fn model(sizes: &Sizes) -> Option<Model> {
+    let path = match std::env::var_os("PL_HOST_BENCH_MODEL") {
+        Some(named) => PathBuf::from(named),
+        None => cache()?.join("models/smollm2-135m/model.gguf"),
+    };
+    if !path.exists() {
         eprintln!("skipped: {} is missing (cargo xtask setup fetches it)", path.display());
         return None;
     }
-    Model::load(&path, *DEVICE, Dtype::F32).inspect_err(|error| eprintln!("skipped: {error}")).ok()
+    Model::load(&path, *DEVICE, sizes.dtype).inspect_err(|error| eprintln!("skipped: {error}")).ok()
 }
 
-fn settings(checkpointing: Checkpointing) -> LearnerSettings {
+fn settings(sizes: &Sizes, checkpointing: Checkpointing) -> LearnerSettings {
     LearnerSettings {
-        batch_plan: BatchPlan { epochs: 1, mini_batches: 1, token_budget: 2048 },
+        batch_plan: BatchPlan { epochs: 1, mini_batches: 1, token_budget: sizes.pass },
         checkpointing,
         steps: 1,
         seed: 1,
@@ -184,7 +217,7 @@ fn settings(checkpointing: Checkpointing) -> LearnerSettings {
 }
 
 /// A policy with the default objective, or with PPO's advantages and a critic.
-fn new_policy(policy: usize, critic: Option<CriticBase>) -> NewPolicy {
+fn new_policy(sizes: &Sizes, policy: usize, critic: Option<CriticBase>) -> NewPolicy {
     let lora = Lora {
         rank: 16,
         alpha: 32.0,
@@ -223,7 +256,7 @@ fn new_policy(policy: usize, critic: Option<CriticBase>) -> NewPolicy {
         staleness: None,
         critic,
     };
-    let max_tokens = COMPLETION as u32;
+    let max_tokens = sizes.completion as u32;
     NewPolicy {
         policy,
         name: format!("p{policy}"),
@@ -235,13 +268,14 @@ fn new_policy(policy: usize, critic: Option<CriticBase>) -> NewPolicy {
 }
 
 /// The model of a critic that has one of its own.
-fn critic_model(critic: Option<CriticBase>) -> Option<CriticModel> {
-    let model = smollm2().filter(|_| critic == Some(CriticBase::Model))?;
-    Some(CriticModel::trained(model.config, model.weights, Dtype::F32).expect("a model"))
+fn critic_model(sizes: &Sizes, critic: Option<CriticBase>) -> Option<CriticModel> {
+    let model = model(sizes).filter(|_| critic == Some(CriticBase::Model))?;
+    Some(CriticModel::trained(model.config, model.weights, sizes.dtype).expect("a model"))
 }
 
 /// A transition; those of one family have the same prompt.
-fn transition(index: usize, family: usize, policy: u32) -> Transition {
+fn transition(sizes: &Sizes, index: usize, family: usize, policy: u32) -> Transition {
+    let (prompt, completion) = (sizes.prompt, sizes.completion);
     let tokens = |from: usize, count: usize| (from..from + count).map(|i| (i * 97 % 40_000 + 100) as u32);
     let task = index as u32;
     Transition {
@@ -251,12 +285,12 @@ fn transition(index: usize, family: usize, policy: u32) -> Transition {
         agent: String::new(),
         policy,
         turn: 0,
-        prompt: tokens(family * 1000, PROMPT).collect(),
-        completion: tokens(index * 1000 + PROMPT, COMPLETION).collect(),
-        logprobs: vec![-3.0; COMPLETION],
+        prompt: tokens(family * 1000, prompt).collect(),
+        completion: tokens(index * 1000 + prompt, completion).collect(),
+        logprobs: vec![-3.0; completion],
         support: None,
         temperature: 1.0,
-        max_tokens: COMPLETION as u32,
+        max_tokens: completion as u32,
         cut_off: false,
         final_call: true,
         versions: Vec::new(),
@@ -285,11 +319,17 @@ struct Figures {
 }
 
 /// Updates a learner several times.
-fn update(mut learner: Learner, policies: usize, siblings: usize, recorded: bool) -> Figures {
+fn update(
+    sizes: &Sizes,
+    mut learner: Learner,
+    policies: usize,
+    siblings: usize,
+    recorded: bool,
+) -> Figures {
     let has_critic = learner.policies().iter().any(|policy| policy.critic.is_some());
-    let values = recorded.then(|| vec![0.0; COMPLETION]);
+    let values = recorded.then(|| vec![0.0; sizes.completion]);
     let transitions: Vec<_> = (0..SEQUENCES)
-        .map(|i| transition(i, i / siblings, (i * policies / SEQUENCES) as u32))
+        .map(|i| transition(sizes, i, i / siblings, (i * policies / SEQUENCES) as u32))
         .map(|transition| Transition { values: values.clone(), ..transition })
         .collect();
     let (mut seconds, mut cpu, mut preparation) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
@@ -310,7 +350,7 @@ fn update(mut learner: Learner, policies: usize, siblings: usize, recorded: bool
         seconds = seconds.min(start.elapsed().as_secs_f64());
         cpu = cpu.min(cpu_seconds() - before);
     }
-    let tokens = (SEQUENCES * (PROMPT + COMPLETION)) as f64 / seconds;
+    let tokens = (SEQUENCES * sizes.sequence()) as f64 / seconds;
     Figures { tokens, cpu_seconds: cpu, preparation }
 }
 
@@ -325,31 +365,33 @@ fn cpu_seconds() -> f64 {
 
 /// A learner of adapters of rank 16 on all projections.
 fn adapter_learner(
+    sizes: &Sizes,
     policies: usize,
     checkpointing: Checkpointing,
     critic: Option<CriticBase>,
 ) -> Option<Learner> {
-    smollm2().map(|model| {
+    model(sizes).map(|model| {
         let adapters = (0..policies).map(|policy| {
             let seed = [policy as u8; 32];
             let adapter =
                 Adapter::new(&model.config, 16, 32.0, &Projection::ALL, seed).expect("a valid adapter");
-            (NewPolicy { critic_model: critic_model(critic), ..new_policy(policy, critic) }, adapter)
+            let adapter = adapter.to_device(*DEVICE);
+            (NewPolicy { critic_model: critic_model(sizes, critic), ..new_policy(sizes, policy, critic) }, adapter)
         });
         Learner::adapters(
             model.config.clone(),
             model.weights.shallow(),
             adapters.collect(),
-            settings(checkpointing),
+            settings(sizes, checkpointing),
         )
         .expect("a learner")
     })
 }
 
 /// A learner of all weights.
-fn full_learner(checkpointing: Checkpointing) -> Option<Learner> {
-    smollm2().map(|model| {
-        Learner::full(model.config, model.weights, Dtype::F32, new_policy(0, None), settings(checkpointing))
-            .expect("a learner")
+fn full_learner(sizes: &Sizes, checkpointing: Checkpointing) -> Option<Learner> {
+    model(sizes).map(|model| {
+        let (policy, settings) = (new_policy(sizes, 0, None), settings(sizes, checkpointing));
+        Learner::full(model.config, model.weights, sizes.dtype, policy, settings).expect("a learner")
     })
 }

@@ -40,8 +40,10 @@ impl KernelSettings {
 pub(super) enum Argument {
     /// Address of a tensor's numbers; null for an optional tensor that is missing.
     Pointer(u64),
-    /// A number.
+    /// A whole number.
     Count(i32),
+    /// A number.
+    Number(f32),
 }
 
 impl Argument {
@@ -54,6 +56,7 @@ impl Argument {
         match self {
             Self::Pointer(pointer) => std::ptr::from_ref(pointer) as *mut c_void,
             Self::Count(count) => std::ptr::from_ref(count) as *mut c_void,
+            Self::Number(number) => std::ptr::from_ref(number) as *mut c_void,
         }
     }
 }

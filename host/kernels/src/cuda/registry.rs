@@ -7,11 +7,14 @@ use tch::Device;
 use super::compile::KernelSource;
 use super::error::Error;
 use super::launch::{Kernel, KernelSettings, Kernels, Launch};
-use super::{head, paged};
+use super::{elementwise, head, paged};
 
 /// Sources with their kernels.
-pub(super) const SOURCES: [(&KernelSource, &[Kernel]); 2] =
-    [(&head::SOURCE, &head::KERNELS), (&paged::SOURCE, &paged::KERNELS)];
+pub(super) const SOURCES: [(&KernelSource, &[Kernel]); 3] = [
+    (&head::SOURCE, &head::KERNELS),
+    (&paged::SOURCE, &paged::KERNELS),
+    (&elementwise::SOURCE, &elementwise::KERNELS),
+];
 
 /// Devices whose kernels are open. They stay open until the process ends.
 static OPENED: Mutex<Vec<Arc<Kernels>>> = Mutex::new(Vec::new());

@@ -1,0 +1,229 @@
+// Operations between the matrix products of a transformer, each in one pass over memory. All sums are in f32, and each number
+// is rounded once.
+//
+// Numbers are read and written eight at a time. A row's results depend on that row and its width alone.
+
+typedef unsigned short bf16;  // its bits
+
+const int THREADS = 256;  // threads of a block
+const int PACK = 8;       // numbers that a thread reads at a time
+
+struct Numbers {
+    float at[PACK];
+};
+
+__device__ __forceinline__ unsigned rounded(float value) {
+    // To the nearest bf16, ties to even.
+    unsigned bits = __float_as_uint(value);
+    if (value != value) return 0x7fff;
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+__device__ __forceinline__ void unpack(unsigned word, float& low, float& high) {
+    low = __uint_as_float(word << 16);
+    high = __uint_as_float(word & 0xffff0000u);
+}
+
+__device__ __forceinline__ Numbers load(const bf16* from) {
+    uint4 words = *(const uint4*)from;
+    Numbers out;
+    unpack(words.x, out.at[0], out.at[1]);
+    unpack(words.y, out.at[2], out.at[3]);
+    unpack(words.z, out.at[4], out.at[5]);
+    unpack(words.w, out.at[6], out.at[7]);
+    return out;
+}
+
+__device__ __forceinline__ Numbers load(const float* from) {
+    float4 first = ((const float4*)from)[0], second = ((const float4*)from)[1];
+    Numbers out;
+    out.at[0] = first.x, out.at[1] = first.y, out.at[2] = first.z, out.at[3] = first.w;
+    out.at[4] = second.x, out.at[5] = second.y, out.at[6] = second.z, out.at[7] = second.w;
+    return out;
+}
+
+__device__ __forceinline__ void store(bf16* to, const Numbers& numbers) {
+    uint4 words;
+    words.x = rounded(numbers.at[0]) | rounded(numbers.at[1]) << 16;
+    words.y = rounded(numbers.at[2]) | rounded(numbers.at[3]) << 16;
+    words.z = rounded(numbers.at[4]) | rounded(numbers.at[5]) << 16;
+    words.w = rounded(numbers.at[6]) | rounded(numbers.at[7]) << 16;
+    *(uint4*)to = words;
+}
+
+__device__ __forceinline__ void store(float* to, const Numbers& numbers) {
+    float4 first = {numbers.at[0], numbers.at[1], numbers.at[2], numbers.at[3]};
+    float4 second = {numbers.at[4], numbers.at[5], numbers.at[6], numbers.at[7]};
+    ((float4*)to)[0] = first;
+    ((float4*)to)[1] = second;
+}
+
+// The sum over the `members` threads of a row, in an order that does not depend on other rows. `sums` has a place for each
+// thread of the block; all of them call it.
+__device__ float sum_of_row(float* sums, float value, int members) {
+    sums[threadIdx.x] = value;
+    __syncthreads();
+    for (int half = members / 2; half > 0; half /= 2) {
+        if ((int)threadIdx.x % members < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+        __syncthreads();
+    }
+    float total = sums[threadIdx.x / members * members];
+    // All have read the total before the next sum replaces it.
+    __syncthreads();
+    return total;
+}
+
+// The row of this thread, of which each block has `THREADS / members`, and its first column.
+struct Place {
+    long long start;  // index of the row's first number
+    int row, first, step;
+    bool inside;
+
+    __device__ Place(int rows, int width, int members) {
+        row = blockIdx.x * (THREADS / members) + threadIdx.x / members;
+        inside = row < rows;
+        start = (long long)row * width;
+        first = threadIdx.x % members * PACK;
+        step = members * PACK;
+    }
+};
+
+// x / rms(x) gain, and the reciprocals of rms(x).
+template <class T>
+__device__ void rms_norm(
+    const T* x, const float* gain, T* out, float* reciprocals, int rows, int width, int members, float epsilon) {
+    SHARED_MEMORY(shared);
+    Place own(rows, width, members);
+    float squares = 0;
+    if (own.inside)
+        for (int i = own.first; i < width; i += own.step) {
+            Numbers numbers = load(x + own.start + i);
+            for (int j = 0; j < PACK; j++) squares = fmaf(numbers.at[j], numbers.at[j], squares);
+        }
+    float reciprocal = 1 / sqrtf(sum_of_row((float*)shared, squares, members) / width + epsilon);
+    if (!own.inside) return;
+    for (int i = own.first; i < width; i += own.step) {
+        Numbers numbers = load(x + own.start + i), gains = load(gain + i);
+        for (int j = 0; j < PACK; j++) numbers.at[j] = numbers.at[j] * reciprocal * gains.at[j];
+        store(out + own.start + i, numbers);
+    }
+    if (own.first == 0) reciprocals[own.row] = reciprocal;
+}
+
+// x reciprocal gain.
+template <class T>
+__device__ void normalize(
+    const T* x, const float* reciprocals, const float* gain, T* out, int rows, int width, int members) {
+    Place own(rows, width, members);
+    if (!own.inside) return;
+    float reciprocal = reciprocals[own.row];
+    for (int i = own.first; i < width; i += own.step) {
+        Numbers numbers = load(x + own.start + i), gains = load(gain + i);
+        for (int j = 0; j < PACK; j++) numbers.at[j] = numbers.at[j] * reciprocal * gains.at[j];
+        store(out + own.start + i, numbers);
+    }
+}
+
+// With n = x reciprocal: reciprocal (dy gain - n mean(dy gain n)).
+template <class T>
+__device__ void normalize_backward(
+    const T* gradient, const T* x, const float* reciprocals, const float* gain, T* out, int rows, int width,
+    int members) {
+    SHARED_MEMORY(shared);
+    Place own(rows, width, members);
+    float reciprocal = own.inside ? reciprocals[own.row] : 0;
+    float products = 0;
+    if (own.inside)
+        for (int i = own.first; i < width; i += own.step) {
+            Numbers dy = load(gradient + own.start + i), numbers = load(x + own.start + i), gains = load(gain + i);
+            for (int j = 0; j < PACK; j++)
+                products = fmaf(dy.at[j] * gains.at[j], numbers.at[j] * reciprocal, products);
+        }
+    float mean = sum_of_row((float*)shared, products, members) / width;
+    if (!own.inside) return;
+    for (int i = own.first; i < width; i += own.step) {
+        Numbers dy = load(gradient + own.start + i), numbers = load(x + own.start + i), gains = load(gain + i);
+        for (int j = 0; j < PACK; j++)
+            dy.at[j] = reciprocal * (dy.at[j] * gains.at[j] - numbers.at[j] * reciprocal * mean);
+        store(out + own.start + i, dy);
+    }
+}
+
+// Number of this thread's first number among those of an operation on single numbers.
+__device__ long long first_number() {
+    return ((long long)blockIdx.x * THREADS + threadIdx.x) * PACK;
+}
+
+// x cos + swapped sin of heads of `width` numbers, where `swapped` has the halves of x exchanged. Tables have a row for the
+// `heads` heads of a token.
+template <class T>
+__device__ void rotate(
+    const T* x, const float* cosines, const float* sines, T* out, int count, int heads, int width, float sign) {
+    long long first = first_number();
+    if (first >= count) return;
+    int column = first % width, half = width / 2;
+    long long token = first / width / heads;
+    Numbers numbers = load(x + first), swapped = load(x + first + (column < half ? half : -half));
+    Numbers cosine = load(cosines + token * width + column), sine = load(sines + token * width + column);
+    for (int j = 0; j < PACK; j++)
+        numbers.at[j] = fmaf(swapped.at[j], sign * sine.at[j], numbers.at[j] * cosine.at[j]);
+    store(out + first, numbers);
+}
+
+__device__ __forceinline__ float sigmoid(float x) {
+    return 1 / (1 + expf(-x));
+}
+
+// silu(gate) up.
+template <class T>
+__device__ void gated(const T* gate, const T* up, T* out, int count) {
+    long long first = first_number();
+    if (first >= count) return;
+    Numbers gates = load(gate + first), ups = load(up + first);
+    for (int j = 0; j < PACK; j++) gates.at[j] = gates.at[j] * sigmoid(gates.at[j]) * ups.at[j];
+    store(out + first, gates);
+}
+
+template <class T>
+__device__ void gated_backward(const T* gradient, const T* gate, const T* up, T* d_gate, T* d_up, int count) {
+    long long first = first_number();
+    if (first >= count) return;
+    Numbers dy = load(gradient + first), gates = load(gate + first), ups = load(up + first);
+    Numbers gate_gradients, up_gradients;
+    for (int j = 0; j < PACK; j++) {
+        float share = sigmoid(gates.at[j]);
+        up_gradients.at[j] = dy.at[j] * gates.at[j] * share;
+        gate_gradients.at[j] = dy.at[j] * ups.at[j] * share * (1 + gates.at[j] * (1 - share));
+    }
+    store(d_gate + first, gate_gradients);
+    store(d_up + first, up_gradients);
+}
+
+#define ELEMENTWISE(suffix, T)                                                                                        \
+    extern "C" __global__ void __launch_bounds__(THREADS) rms_norm_##suffix(                                          \
+        const T* x, const float* gain, T* out, float* reciprocals, int rows, int width, int members, float epsilon) { \
+        rms_norm<T>(x, gain, out, reciprocals, rows, width, members, epsilon);                                        \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS) normalize_##suffix(                                         \
+        const T* x, const float* reciprocals, const float* gain, T* out, int rows, int width, int members) {          \
+        normalize<T>(x, reciprocals, gain, out, rows, width, members);                                                \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS) normalize_backward_##suffix(                                \
+        const T* gradient, const T* x, const float* reciprocals, const float* gain, T* out, int rows, int width,      \
+        int members) {                                                                                                \
+        normalize_backward<T>(gradient, x, reciprocals, gain, out, rows, width, members);                             \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS) rotate_##suffix(                                            \
+        const T* x, const float* cosines, const float* sines, T* out, int count, int heads, int width, float sign) {  \
+        rotate<T>(x, cosines, sines, out, count, heads, width, sign);                                                 \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS) gated_##suffix(                                             \
+        const T* gate, const T* up, T* out, int count) {                                                              \
+        gated<T>(gate, up, out, count);                                                                               \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS) gated_backward_##suffix(                                    \
+        const T* gradient, const T* gate, const T* up, T* d_gate, T* d_up, int count) {                               \
+        gated_backward<T>(gradient, gate, up, d_gate, d_up, count);                                                   \
+    }
+ELEMENTWISE(bf16, bf16)
+ELEMENTWISE(f32, float)

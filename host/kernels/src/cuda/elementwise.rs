@@ -1,0 +1,314 @@
+//! Operations between the matrix products of a transformer, each in one pass over memory (`elementwise.cu`).
+//!
+//! libtorch needs three to ten launches for each of them, with temporaries in f32, which take longer than a small model's
+//! products. The kernels take contiguous tensors in f32 or bf16 whose rows have a multiple of 8 numbers, and compute in f32.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use tch::{Kind, Tensor, no_grad};
+
+use super::compile::KernelSource;
+use super::error::Error;
+use super::launch::{Argument, Kernel, Kernels, Launch};
+use super::tensors::expect;
+
+/// Source of the kernels.
+pub const SOURCE: KernelSource =
+    KernelSource { name: "elementwise.cu", text: include_str!("elementwise.cu") };
+
+/// Number of threads of a block. The source has the same value, as of the next constant.
+const THREADS: u32 = 256;
+/// Numbers that a thread reads at a time.
+const PACK: i64 = 8;
+/// A sum of each thread.
+const SHARED: u32 = 4 * THREADS;
+
+pub(super) const KERNELS: [Kernel; 12] = [
+    Kernel { name: "rms_norm_bf16", threads: THREADS, shared: SHARED },
+    Kernel { name: "rms_norm_f32", threads: THREADS, shared: SHARED },
+    Kernel { name: "normalize_bf16", threads: THREADS, shared: 0 },
+    Kernel { name: "normalize_f32", threads: THREADS, shared: 0 },
+    Kernel { name: "normalize_backward_bf16", threads: THREADS, shared: SHARED },
+    Kernel { name: "normalize_backward_f32", threads: THREADS, shared: SHARED },
+    Kernel { name: "rotate_bf16", threads: THREADS, shared: 0 },
+    Kernel { name: "rotate_f32", threads: THREADS, shared: 0 },
+    Kernel { name: "gated_bf16", threads: THREADS, shared: 0 },
+    Kernel { name: "gated_f32", threads: THREADS, shared: 0 },
+    Kernel { name: "gated_backward_bf16", threads: THREADS, shared: 0 },
+    Kernel { name: "gated_backward_f32", threads: THREADS, shared: 0 },
+];
+
+/// Indices of the kernels for bf16, each before that for f32.
+const RMS_NORM: usize = 0;
+const NORMALIZE: usize = 2;
+const NORMALIZE_BACKWARD: usize = 4;
+const ROTATE: usize = 6;
+const GATED: usize = 8;
+const GATED_BACKWARD: usize = 10;
+
+/// The operations on a device.
+pub struct Elementwise {
+    launcher: Arc<dyn Launch>,
+}
+
+impl Elementwise {
+    /// Creates the operations on a device whose kernels are open.
+    pub fn new(kernels: Arc<Kernels>) -> Self {
+        Self { launcher: kernels }
+    }
+
+    /// Returns true if the kernels take a tensor: f32 or bf16, contiguous, whose last dimension is a multiple of 8.
+    pub fn supports(x: &Tensor) -> bool {
+        let width = x.size().last().copied().unwrap_or(0);
+        matches!(x.kind(), Kind::Float | Kind::BFloat16)
+            && x.is_contiguous()
+            && width > 0
+            && width % PACK == 0
+            && x.numel() <= i32::MAX as usize
+            && (x.data_ptr() as usize).is_multiple_of(16)
+    }
+
+    /// Computes the RMS norm `x / rms(x) gain` of rows `[…, W]` (Zhang and Sennrich 2019), with a gain `[W]` in f32. Returns it
+    /// with the reciprocals of `rms(x)`, `[…, 1]` in f32.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if a tensor has a wrong kind, shape or device.
+    pub fn rms_norm(&self, x: &Tensor, gain: &Tensor, epsilon: f64) -> Result<(Tensor, Tensor), Error> {
+        let rows = Rows::new(x)?;
+        self.check("the gain", gain, Kind::Float, &[rows.width])?;
+        no_grad(|| {
+            let mut shape = x.size();
+            if let Some(last) = shape.last_mut() {
+                *last = 1;
+            }
+            let reciprocals = Tensor::f_empty(shape, (Kind::Float, x.device()))?;
+            let out = x.f_empty_like()?;
+            let arguments = [
+                Argument::tensor(x),
+                Argument::tensor(gain),
+                Argument::tensor(&out),
+                Argument::tensor(&reciprocals),
+                Argument::Count(rows.count as i32),
+                Argument::Count(rows.width as i32),
+                Argument::Count(rows.members() as i32),
+                Argument::Number(epsilon as f32),
+            ];
+            // SAFETY: the kernel's arguments in its order; the lines above ensure the kinds and sizes that it needs, and
+            // libtorch frees tensors in the stream's order.
+            unsafe { self.launch(RMS_NORM, x, rows.blocks(), &arguments)? };
+            Ok((out, reciprocals))
+        })
+    }
+
+    /// Computes `x reciprocal gain` for rows as in [`rms_norm`](Self::rms_norm), with its reciprocals.
+    ///
+    /// # Errors
+    /// As [`rms_norm`](Self::rms_norm).
+    pub fn normalize(&self, x: &Tensor, reciprocals: &Tensor, gain: &Tensor) -> Result<Tensor, Error> {
+        let rows = self.check_normed(x, reciprocals, gain)?;
+        no_grad(|| {
+            let out = x.f_empty_like()?;
+            let arguments = [
+                Argument::tensor(x),
+                Argument::tensor(reciprocals),
+                Argument::tensor(gain),
+                Argument::tensor(&out),
+                Argument::Count(rows.count as i32),
+                Argument::Count(rows.width as i32),
+                Argument::Count(rows.members() as i32),
+            ];
+            // SAFETY: as in `rms_norm`.
+            unsafe { self.launch(NORMALIZE, x, rows.blocks(), &arguments)? };
+            Ok(out)
+        })
+    }
+
+    /// Computes the gradient of [`rms_norm`](Self::rms_norm) with respect to `x`, given that of its result. With
+    /// `n = x reciprocal`, it is `reciprocal (dy gain - n mean(dy gain n))`.
+    ///
+    /// # Errors
+    /// As [`rms_norm`](Self::rms_norm).
+    pub fn normalize_backward(
+        &self,
+        gradient: &Tensor,
+        x: &Tensor,
+        reciprocals: &Tensor,
+        gain: &Tensor,
+    ) -> Result<Tensor, Error> {
+        let rows = self.check_normed(x, reciprocals, gain)?;
+        self.check("the gradient", gradient, x.kind(), &x.size())?;
+        no_grad(|| {
+            let out = x.f_empty_like()?;
+            let arguments = [
+                Argument::tensor(gradient),
+                Argument::tensor(x),
+                Argument::tensor(reciprocals),
+                Argument::tensor(gain),
+                Argument::tensor(&out),
+                Argument::Count(rows.count as i32),
+                Argument::Count(rows.width as i32),
+                Argument::Count(rows.members() as i32),
+            ];
+            // SAFETY: as in `rms_norm`.
+            unsafe { self.launch(NORMALIZE_BACKWARD, x, rows.blocks(), &arguments)? };
+            Ok(out)
+        })
+    }
+
+    /// Rotates heads `[T, heads, D]` by tables `[T, D]` in f32: `x cos + swapped sin`, where `swapped` has the halves of x
+    /// exchanged. With `transposed`, by `-sin`.
+    ///
+    /// # Errors
+    /// As [`rms_norm`](Self::rms_norm).
+    pub fn rotate(
+        &self,
+        x: &Tensor,
+        [cosines, sines]: [&Tensor; 2],
+        transposed: bool,
+    ) -> Result<Tensor, Error> {
+        let &[tokens, heads, width] = x.size().as_slice() else {
+            return Err(Error::tensor("elementwise", "the heads", "of three dimensions", x));
+        };
+        if width % (2 * PACK) != 0 {
+            return Err(Error::tensor("elementwise", "the heads", "of a multiple of 16 numbers", x));
+        }
+        self.check("the heads", x, x.kind(), &[tokens, heads, width])?;
+        self.check("the cosines", cosines, Kind::Float, &[tokens, width])?;
+        self.check("the sines", sines, Kind::Float, &[tokens, width])?;
+        no_grad(|| {
+            let out = x.f_empty_like()?;
+            let arguments = [
+                Argument::tensor(x),
+                Argument::tensor(cosines),
+                Argument::tensor(sines),
+                Argument::tensor(&out),
+                Argument::Count(x.numel() as i32),
+                Argument::Count(heads as i32),
+                Argument::Count(width as i32),
+                Argument::Number(if transposed { -1.0 } else { 1.0 }),
+            ];
+            // SAFETY: as in `rms_norm`.
+            unsafe { self.launch(ROTATE, x, packs(x), &arguments)? };
+            Ok(out)
+        })
+    }
+
+    /// Computes the gated unit `silu(gate) up` (Shazeer 2020).
+    ///
+    /// # Errors
+    /// As [`rms_norm`](Self::rms_norm).
+    pub fn gate(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor, Error> {
+        self.check("the factor of a gate", up, gate.kind(), &gate.size())?;
+        no_grad(|| {
+            let out = gate.f_empty_like()?;
+            let arguments = [
+                Argument::tensor(gate),
+                Argument::tensor(up),
+                Argument::tensor(&out),
+                Argument::Count(gate.numel() as i32),
+            ];
+            // SAFETY: as in `rms_norm`.
+            unsafe { self.launch(GATED, gate, packs(gate), &arguments)? };
+            Ok(out)
+        })
+    }
+
+    /// Computes the gradients of [`gate`](Self::gate) with respect to the gate and to `up`, given that of its result.
+    ///
+    /// # Errors
+    /// As [`rms_norm`](Self::rms_norm).
+    pub fn gate_backward(
+        &self,
+        gradient: &Tensor,
+        gate: &Tensor,
+        up: &Tensor,
+    ) -> Result<(Tensor, Tensor), Error> {
+        self.check("the factor of a gate", up, gate.kind(), &gate.size())?;
+        self.check("the gradient", gradient, gate.kind(), &gate.size())?;
+        no_grad(|| {
+            let (d_gate, d_up) = (gate.f_empty_like()?, gate.f_empty_like()?);
+            let arguments = [
+                Argument::tensor(gradient),
+                Argument::tensor(gate),
+                Argument::tensor(up),
+                Argument::tensor(&d_gate),
+                Argument::tensor(&d_up),
+                Argument::Count(gate.numel() as i32),
+            ];
+            // SAFETY: as in `rms_norm`.
+            unsafe { self.launch(GATED_BACKWARD, gate, packs(gate), &arguments)? };
+            Ok((d_gate, d_up))
+        })
+    }
+
+    fn check_normed(&self, x: &Tensor, reciprocals: &Tensor, gain: &Tensor) -> Result<Rows, Error> {
+        let rows = Rows::new(x)?;
+        self.check("the gain", gain, Kind::Float, &[rows.width])?;
+        let mut shape = x.size();
+        if let Some(last) = shape.last_mut() {
+            *last = 1;
+        }
+        self.check("the reciprocals", reciprocals, Kind::Float, &shape)?;
+        Ok(rows)
+    }
+
+    fn check(&self, name: &'static str, x: &Tensor, kind: Kind, shape: &[i64]) -> Result<(), Error> {
+        expect("elementwise", name, x, kind, shape, self.launcher.device())
+    }
+
+    /// Launches the kernel of an operation for the number format of `x`, unless it has no numbers.
+    ///
+    /// # Safety
+    /// As [`Launch::launch`].
+    unsafe fn launch(
+        &self,
+        operation: usize,
+        x: &Tensor,
+        blocks: u32,
+        arguments: &[Argument],
+    ) -> Result<(), Error> {
+        if !Self::supports(x) {
+            let expected = "f32 or bf16, contiguous, of a multiple of 8 numbers";
+            return Err(Error::tensor("elementwise", "the numbers", expected, x));
+        }
+        if x.numel() == 0 {
+            return Ok(());
+        }
+        let kernel = KERNELS[operation + usize::from(x.kind() == Kind::Float)];
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.launcher.launch(kernel, [blocks, 1], arguments) }
+    }
+}
+
+/// Rows of an operation on rows.
+struct Rows {
+    count: i64,
+    width: i64,
+}
+
+impl Rows {
+    fn new(x: &Tensor) -> Result<Self, Error> {
+        match x.size().last() {
+            Some(&width) if width > 0 => Ok(Self { count: x.numel() as i64 / width, width }),
+            _ => Err(Error::tensor("elementwise", "the rows", "of at least one number", x)),
+        }
+    }
+
+    /// Returns the number of threads of a row: a warp for a head, the whole block for a token.
+    fn members(&self) -> i64 {
+        if self.width <= 32 * PACK { 32 } else { i64::from(THREADS) }
+    }
+
+    fn blocks(&self) -> u32 {
+        let of_block = i64::from(THREADS) / self.members();
+        (self.count as u64).div_ceil(of_block as u64) as u32
+    }
+}
+
+/// Returns the number of blocks of an operation on single numbers.
+fn packs(x: &Tensor) -> u32 {
+    x.numel().div_ceil(THREADS as usize * PACK as usize) as u32
+}
