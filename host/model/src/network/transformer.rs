@@ -24,7 +24,7 @@ use crate::network::rope::Rope;
 use crate::network::weights::Weights;
 use attention::{AttentionBlock, AttentionParts};
 use block::{BlockActivations, Frame};
-use elementwise::{normalize, normalize_backward, reciprocal_rms};
+use elementwise::{normalize_backward, rms_norm};
 
 pub use adapter_rows::{AdapterRows, AdapterRun};
 pub use adapter_slots::AdapterSlots;
@@ -78,8 +78,7 @@ impl<'a> Pass<'a> {
                 blocks.push((x, activations));
                 x = output;
             }
-            let rstd = reciprocal_rms(&x, config.rms_eps)?;
-            let hidden = normalize(&x, &rstd, &weights.norm)?;
+            let (hidden, rstd) = rms_norm(&x, config.rms_eps, &weights.norm)?;
             Ok::<_, TchError>(Self { frame, parts, tokens, blocks, last: x, rstd, hidden })
         })?)
     }
@@ -164,7 +163,7 @@ fn run_blocks(
         for i in 0..weights.layers.len() {
             x = frame.forward(i, &x, |q, k, v| Ok((attend(i, q, k, v)?, ())))?.0;
         }
-        normalize(&x, &reciprocal_rms(&x, config.rms_eps)?, &weights.norm)
+        Ok(rms_norm(&x, config.rms_eps, &weights.norm)?.0)
     })
 }
 

@@ -4,7 +4,9 @@ use tch::{TchError, Tensor};
 
 use super::adapter_rows::{AdapterRows, LowRankInputs};
 use super::attention::{AttentionBlock, AttentionParts};
-use super::elementwise::{gate, gate_backward, normalize, normalize_backward, reciprocal_rms, rotate};
+use super::elementwise::{
+    gate, gate_backward, normalize, normalize_backward, reciprocal_rms, rms_norm, rotate,
+};
 use super::gradients::Gradients;
 use crate::network::adapter::Projection;
 use crate::network::config::Config;
@@ -57,8 +59,7 @@ impl Frame<'_> {
             low_rank[projection as usize] = self.adapters.add(i, projection, x, &y)?;
             Ok::<_, TchError>(y)
         };
-        let input_rstd = reciprocal_rms(x, config.rms_eps)?;
-        let normed = normalize(x, &input_rstd, &layer.attention_norm)?;
+        let (normed, input_rstd) = rms_norm(x, config.rms_eps, &layer.attention_norm)?;
         let q = project(Projection::Q, &normed)?;
         let k = project(Projection::K, &normed)?;
         let v = project(Projection::V, &normed)?;
@@ -68,8 +69,7 @@ impl Frame<'_> {
         let after_attention = project(Projection::O, &mixed)?.f_add_(x)?;
         drop(mixed);
 
-        let after_attention_rstd = reciprocal_rms(&after_attention, config.rms_eps)?;
-        let normed = normalize(&after_attention, &after_attention_rstd, &layer.ffn_norm)?;
+        let (normed, after_attention_rstd) = rms_norm(&after_attention, config.rms_eps, &layer.ffn_norm)?;
         let gates = project(Projection::Gate, &normed)?;
         let up = project(Projection::Up, &normed)?;
         let output = project(Projection::Down, &gate(&gates, &up)?)?.f_add_(&after_attention)?;
@@ -179,8 +179,7 @@ impl Frame<'_> {
         let x = x.f_view([-1, heads, self.config.head_dim])?;
         match gain {
             Some(gain) => {
-                let rstd = reciprocal_rms(&x, self.config.rms_eps)?;
-                rotate(&normalize(&x, &rstd, gain)?, &self.rope, false)
+                rotate(&rms_norm(&x, self.config.rms_eps, gain)?.0, &self.rope, false)
             }
             None => rotate(&x, &self.rope, false),
         }

@@ -1,9 +1,11 @@
 //! Operations between the matrix products, forward and backward.
 //!
-//! Norms and the rotary embedding are computed at least in f32, for every format of the activations. On a CPU in f32, kernels of
-//! this program do the work in one pass over memory; elsewhere, libtorch does.
+//! Norms and the rotary embedding are computed at least in f32, for every format of the activations. On a CPU in f32, and on a GPU
+//! in f32 and bf16, kernels of this program do the work in one pass over memory; elsewhere, libtorch does.
 
 use pl_kernels::cpu::fused;
+use pl_kernels::cuda;
+use pl_kernels::cuda::elementwise::Elementwise;
 use tch::{Kind, TchError, Tensor};
 
 use crate::network::parallel::workers;
@@ -18,8 +20,20 @@ pub(super) fn reciprocal_rms(x: &Tensor, eps: f64) -> Result<Tensor, TchError> {
     norm.f_square()?.f_div_scalar(width as f64)?.f_add_scalar(eps)?.f_rsqrt()
 }
 
-/// Computes the RMS norm (Zhang and Sennrich 2019): `x / rms(x) * gain`.
+/// Computes the RMS norm (Zhang and Sennrich 2019): `x / rms(x) * gain`. Returns it with the reciprocal root mean squares.
+pub(super) fn rms_norm(x: &Tensor, eps: f64, gain: &Tensor) -> Result<(Tensor, Tensor), TchError> {
+    if let Some(kernels) = on_gpu(&[x], &[gain]) {
+        return Ok(kernels.rms_norm(x, gain, eps)?);
+    }
+    let rstd = reciprocal_rms(x, eps)?;
+    Ok((normalize(x, &rstd, gain)?, rstd))
+}
+
+/// Computes the RMS norm with the reciprocal root mean squares of `x`.
 pub(super) fn normalize(x: &Tensor, rstd: &Tensor, gain: &Tensor) -> Result<Tensor, TchError> {
+    if let Some(kernels) = on_gpu(&[x], &[rstd, gain]) {
+        return Ok(kernels.normalize(x, rstd, gain)?);
+    }
     if !is_native(x) {
         return wide(x)?.f_mul(rstd)?.f_mul_(gain)?.f_to_kind(x.kind());
     }
@@ -44,12 +58,15 @@ pub(super) fn normalize_backward(
     gain_gradient: Option<&Tensor>,
 ) -> Result<Tensor, TchError> {
     let width = x.size().last().copied().unwrap_or(1);
-    let dy = wide(dy)?;
     if let Some(total) = gain_gradient {
-        let product = wide(x)?.f_mul(rstd)?.f_mul_(&dy)?;
+        let product = wide(x)?.f_mul(rstd)?.f_mul_(&wide(dy)?)?;
         let sum = product.f_view([-1, width])?.f_sum_dim_intlist([0i64].as_slice(), false, None)?;
         let _ = total.shallow_clone().f_add_(&sum)?;
     }
+    if let Some(kernels) = on_gpu(&[dy, x], &[rstd, gain]) {
+        return Ok(kernels.normalize_backward(dy, x, rstd, gain)?);
+    }
+    let dy = wide(dy)?;
     if is_native(x) {
         let [dy, x, rstd, gain] = contiguous([&dy, x, rstd, gain])?;
         let dx = x.f_empty_like()?;
@@ -71,6 +88,11 @@ pub(super) fn normalize_backward(
 /// which is the gradient, and the inverse too unless the table scales.
 pub(super) fn rotate(x: &Tensor, rope: &Rope, transposed: bool) -> Result<Tensor, TchError> {
     let (cos, sin) = rope.tables();
+    // Half of a head is whole reads.
+    let halves = x.size().last().is_some_and(|width| width % 16 == 0);
+    if let Some(kernels) = on_gpu(&[x], &[cos, sin]).filter(|_| halves) {
+        return Ok(kernels.rotate(x, [cos, sin], transposed)?);
+    }
     if is_native(x) {
         let [x, cos, sin] = contiguous([x, cos, sin])?;
         let (out, width) = (x.f_empty_like()?, x.size().last().map_or(0, |width| *width as usize));
@@ -91,6 +113,9 @@ pub(super) fn rotate(x: &Tensor, rope: &Rope, transposed: bool) -> Result<Tensor
 
 /// Computes the gated unit: `silu(gate) * up`.
 pub(super) fn gate(gate: &Tensor, up: &Tensor) -> Result<Tensor, TchError> {
+    if let Some(kernels) = on_gpu(&[gate, up], &[]) {
+        return Ok(kernels.gate(gate, up)?);
+    }
     if !is_native(gate) {
         return gate.f_silu()?.f_mul_(up);
     }
@@ -107,6 +132,9 @@ pub(super) fn gate_backward(
     gate: &Tensor,
     up: &Tensor,
 ) -> Result<(Tensor, Tensor), TchError> {
+    if let Some(kernels) = on_gpu(&[gate, up, gradient], &[]) {
+        return Ok(kernels.gate_backward(gradient, gate, up)?);
+    }
     if is_native(gate) {
         let [gradient, gate, up] = contiguous([gradient, gate, up])?;
         let (d_gate, d_up) = (gate.f_empty_like()?, up.f_empty_like()?);
@@ -121,6 +149,15 @@ pub(super) fn gate_backward(
     let d_up = gate.f_silu()?.f_mul_(gradient)?;
     let d_gate = gate.f_silu_backward(&gradient.f_mul(up)?)?;
     Ok((d_gate, d_up))
+}
+
+/// Returns the kernels of the GPU that the activations are on, if they take them, in one format, and the `wide` tensors in f32.
+fn on_gpu(activations: &[&Tensor], wide: &[&Tensor]) -> Option<Elementwise> {
+    let first = activations.first()?;
+    let kernels = first.device().is_cuda().then(|| cuda::opened(first.device())).flatten()?;
+    let takes = activations.iter().all(|x| Elementwise::supports(x) && x.kind() == first.kind())
+        && wide.iter().all(|x| x.kind() == Kind::Float && x.is_contiguous());
+    takes.then(|| Elementwise::new(kernels))
 }
 
 /// Returns tensors whose values are one after the other.
