@@ -64,7 +64,7 @@ fn settings_that_are_not_written_can_be_set() {
 fn implied_blocks_can_be_set() {
     let workflow = works(&["inference.kv_cache=64MiB", "inference.threads=1", "sandbox.workers=3"]);
     let inference = workflow.inference;
-    assert_eq!((inference.kv_cache, inference.slots, inference.threads), (64 << 20, 64, Some(1)));
+    assert_eq!((inference.kv_cache, inference.slots, inference.threads), (Some(64 << 20), 64, Some(1)));
     assert_eq!(workflow.sandbox.workers, 3);
     assert!(!inference.enforce_eager && works(&["inference.enforce_eager=true"]).inference.enforce_eager);
     assert!(fails(&["inference.enforce_eager=1"]).contains("`enforce_eager`"));

@@ -61,7 +61,7 @@ impl Resolver<'_, '_, '_> {
     pub(super) fn inference(&mut self, file: &File) -> Option<Inference> {
         let own = self.implied(file, BlockKind::Inference);
         Some(Inference {
-            kv_cache: own.bytes("kv_cache")?,
+            kv_cache: own.bytes("kv_cache"),
             slots: own.integer("slots")?,
             threads: own.integer("threads"),
             enforce_eager: own.boolean("enforce_eager")?,

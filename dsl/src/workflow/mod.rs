@@ -474,8 +474,8 @@ pub struct Docker {
 /// `inference { kv_cache = 1GiB; slots = 64 }`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Inference {
-    /// Bytes of keys and values, shared evenly by the models' weights.
-    pub kv_cache: u64,
+    /// Bytes of keys and values, shared evenly by the models' weights. `None` for a number that depends on the device.
+    pub kv_cache: Option<u64>,
     /// Completions generated at a time.
     pub slots: u32,
     /// Number of threads. `None` for one per core.

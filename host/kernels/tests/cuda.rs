@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test crate: a panic is how a test fails")]
 
 use pl_kernels::cpu::BLOCK;
+use pl_kernels::cuda::elementwise::Elementwise;
 use pl_kernels::cuda::head::{FusedHead, HeadRows, ReferenceHead, TokenHead};
 use pl_kernels::cuda::paged::{GatheredSequences, PagedAttention, PagedSequences};
 use pl_kernels::cuda::{Graphs, KernelSettings, find_libtorch_cuda, load, open, opened};
@@ -131,6 +132,45 @@ fn paged_attention_equals_that_over_gathered_keys() {
             let alone = PagedSequences { tables: &tables, lengths: &row_lengths, longest: 257 };
             let alone = kernels.attend(&queries.narrow(0, 2, 1), &cache, &alone).unwrap();
             assert!(alone.equal(&got.narrow(0, 2, 1)), "{kind:?}: a sequence alone");
+        }
+    }
+}
+
+#[test]
+fn operations_between_products_equal_those_in_f32() {
+    let Some(device) = device() else { return };
+    let kernels = Elementwise::new(open(0, &settings()).unwrap());
+    let wide = |x: &Tensor| x.to_kind(Kind::Float);
+    for (kind, tolerance) in [(Kind::Float, 1e-5), (Kind::BFloat16, 1e-2)] {
+        for (rows, heads, width) in [(1i64, 1i64, 576i64), (300, 16, 128), (257, 1, 2048), (16, 3, 64)] {
+            let random = |shape: &[i64]| Tensor::randn(shape, (Kind::Float, device)).to_kind(kind);
+            let what = |name: &str| format!("{name} of {rows} x {heads} x {width} in {kind:?}");
+            let [x, dy, up] = [0, 1, 2].map(|_| random(&[rows, heads, width]));
+            let gain = wide(&random(&[width]));
+            let (normed, rstd) = kernels.rms_norm(&x, &gain, 1e-6).unwrap();
+            let mean = |x: Tensor| x.mean_dim([-1i64].as_slice(), true, None);
+            let expected_rstd = (mean(wide(&x).square()) + 1e-6).rsqrt();
+            assert_close(&rstd, &expected_rstd, 1e-5, &what("reciprocals"));
+            assert_close(&normed, &(wide(&x) * &rstd * &gain), tolerance, &what("norm"));
+            assert!(kernels.normalize(&x, &rstd, &gain).unwrap().equal(&normed), "{}", what("norm again"));
+            let (n, dn) = (wide(&x) * &rstd, wide(&dy) * &gain);
+            let expected = (&dn - &n * mean(&dn * &n)) * &rstd;
+            let dx = kernels.normalize_backward(&dy, &x, &rstd, &gain).unwrap();
+            assert_close(&dx, &expected, tolerance, &what("gradient of a norm"));
+
+            let [cosines, sines] = [0, 1].map(|_| wide(&random(&[rows, width])));
+            let rotated = kernels.rotate(&x, [&cosines, &sines], true).unwrap();
+            let swapped = wide(&x).roll([width / 2].as_slice(), [-1i64].as_slice());
+            let expected = wide(&x) * cosines.unsqueeze(1) - swapped * sines.unsqueeze(1);
+            assert_close(&rotated, &expected, tolerance, &what("rotation"));
+
+            let gated = kernels.gate(&x, &up).unwrap();
+            assert_close(&gated, &(wide(&x).silu() * wide(&up)), tolerance, &what("gate"));
+            let (d_gate, d_up) = kernels.gate_backward(&dy, &x, &up).unwrap();
+            assert_close(&d_up, &(wide(&x).silu() * wide(&dy)), tolerance, &what("gradient of up"));
+            let share = wide(&x).sigmoid();
+            let slope = &share * (wide(&x) * (1.0 - &share) + 1.0);
+            assert_close(&d_gate, &(wide(&dy) * wide(&up) * slope), tolerance, &what("gradient of the gate"));
         }
     }
 }

@@ -30,6 +30,7 @@ mod generation;
 pub mod grade;
 mod granted_policies;
 mod host;
+mod kv_cache;
 mod locate;
 mod lock;
 mod memory;

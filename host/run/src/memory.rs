@@ -21,6 +21,7 @@ use tch::Device;
 
 use crate::dtype::model_dtype;
 use crate::error::Error;
+use crate::kv_cache::kv_cache;
 
 pub use machine::MachineMemory;
 pub(crate) use machine::ProcessMemory;
@@ -85,7 +86,7 @@ impl MemoryEstimate {
             ("weights, generation", sum.generation),
             ("adapters", sum.adapters),
             ("gradients and optimiser", sum.optimiser),
-            ("keys and values", if embedded { workflow.inference.kv_cache } else { 0 }),
+            ("keys and values", if embedded { kv_cache(workflow, device) } else { 0 }),
             ("activations", sum.activations),
             ("handing weights over", sum.publishing),
             ("weights of stale rollouts", staleness * sum.versions),

@@ -157,7 +157,7 @@ mod tests {
         let mut new = workflow(
             "steps = 60; learning_rate = 1e-3; checkpoint_every = 3; keep_checkpoints = 5; token_budget = 512",
         );
-        new.inference.kv_cache = 1 << 20;
+        new.inference.kv_cache = Some(1 << 20);
         new.inference.threads = Some(1);
         new.sandbox.workers += 1;
         new.evaluations[0].every = 5;

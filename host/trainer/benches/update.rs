@@ -319,13 +319,7 @@ struct Figures {
 }
 
 /// Updates a learner several times.
-fn update(
-    sizes: &Sizes,
-    mut learner: Learner,
-    policies: usize,
-    siblings: usize,
-    recorded: bool,
-) -> Figures {
+fn update(sizes: &Sizes, mut learner: Learner, policies: usize, siblings: usize, recorded: bool) -> Figures {
     let has_critic = learner.policies().iter().any(|policy| policy.critic.is_some());
     let values = recorded.then(|| vec![0.0; sizes.completion]);
     let transitions: Vec<_> = (0..SEQUENCES)
@@ -376,7 +370,10 @@ fn adapter_learner(
             let adapter =
                 Adapter::new(&model.config, 16, 32.0, &Projection::ALL, seed).expect("a valid adapter");
             let adapter = adapter.to_device(*DEVICE);
-            (NewPolicy { critic_model: critic_model(sizes, critic), ..new_policy(sizes, policy, critic) }, adapter)
+            (
+                NewPolicy { critic_model: critic_model(sizes, critic), ..new_policy(sizes, policy, critic) },
+                adapter,
+            )
         });
         Learner::adapters(
             model.config.clone(),

@@ -292,7 +292,7 @@ pub fn workflow(mut policies: Vec<Policy>, train: Option<Train>) -> Workflow {
             processes: None,
             docker: None,
         },
-        inference: Inference { kv_cache: 1, slots: 1, threads: None, enforce_eager: false },
+        inference: Inference { kv_cache: Some(1), slots: 1, threads: None, enforce_eager: false },
         train,
         evaluations: Vec::new(),
         layout: Layout::L0,

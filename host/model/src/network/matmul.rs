@@ -64,6 +64,19 @@ pub fn logits(x: &Tensor, w: &Tensor) -> Result<Tensor, TchError> {
     }
 }
 
+/// Adds `x wᵀ` to `y` `[T, out]` in place, for `x` `[T, in]` and `w` `[out, in]`. On a GPU, one operation does both.
+///
+/// # Errors
+/// As [`linear`].
+pub fn add_linear(y: &Tensor, x: &Tensor, w: &Tensor) -> Result<(), TchError> {
+    let mut y = y.shallow_clone();
+    let _ = match y.device().is_cuda() {
+        true => y.f_addmm_(x, &w.f_tr()?)?,
+        false => y.f_add_(&linear(x, w)?)?,
+    };
+    Ok(())
+}
+
 /// Adds `aᵀ b` to a gradient, in the gradient's number format: `a` `[T, out]`, `b` `[T, in]`.
 ///
 /// # Errors
@@ -106,6 +119,9 @@ mod tests {
             let expected = &gradient + dy.tr().mm(&x);
             add_outer(&gradient, &dy, &x).unwrap();
             assert!(gap(&gradient, &expected) < 1e-4);
+            let (y, sum) = (dy.copy(), &dy + x.mm(&w.tr()));
+            add_linear(&y, &x, &w).unwrap();
+            assert!(gap(&y, &sum) < 1e-4);
         }
     }
 

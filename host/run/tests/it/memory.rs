@@ -23,6 +23,7 @@ fn part(estimate: &MemoryEstimate, name: &str) -> u64 {
 fn settings_change_the_parts_that_they_are_about() {
     let base = estimate(&[], Device::Cpu);
     assert_eq!(base.total(), base.parts().iter().map(|(_, bytes)| bytes).sum::<u64>());
+    assert_eq!(part(&base, "keys and values"), 1 << 30);
     let cache = estimate(&["inference.kv_cache=32MiB"], Device::Cpu);
     assert_eq!(part(&cache, "keys and values"), 32 << 20);
     let budget = estimate(&["train.token_budget=64"], Device::Cpu);

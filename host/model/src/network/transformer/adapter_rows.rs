@@ -20,7 +20,7 @@ use tch::{Device, Kind, TchError, Tensor};
 
 use super::adapter_slots::AdapterSlots;
 use crate::network::adapter::{Adapter, LowRank, Projection};
-use crate::network::matmul::{add_outer, linear};
+use crate::network::matmul::{add_linear, add_outer, linear};
 use crate::network::packed::Packed;
 
 /// Contiguous rows of one adapter.
@@ -137,7 +137,7 @@ impl<'a> AdapterRows<'a> {
             .map(|group| {
                 let (a, b) = group.factors(layer, projection, x.kind())?;
                 let inner = group.scale(linear(&group.rows(x)?, &a)?)?;
-                let _ = group.rows(y)?.f_add_(&linear(&inner, &b)?)?;
+                add_linear(&group.rows(y)?, &inner, &b)?;
                 Ok(inner)
             })
             .collect()
@@ -161,7 +161,7 @@ impl<'a> AdapterRows<'a> {
             let (x, dy) = (group.rows(x)?, group.rows(dy)?);
             let du = group.scale(linear(&dy, &b.f_tr()?)?)?;
             group.add_gradients(layer, projection, gradients, [&x, inner, &dy, &du])?;
-            let _ = group.rows(dx)?.f_add_(&linear(&du, &a.f_tr()?)?)?;
+            add_linear(&group.rows(dx)?, &du, &a.f_tr()?)?;
         }
         Ok(())
     }

@@ -178,9 +178,7 @@ impl Frame<'_> {
     fn norm_and_rotate(&self, x: &Tensor, heads: i64, gain: Option<&Tensor>) -> Result<Tensor, TchError> {
         let x = x.f_view([-1, heads, self.config.head_dim])?;
         match gain {
-            Some(gain) => {
-                rotate(&rms_norm(&x, self.config.rms_eps, gain)?.0, &self.rope, false)
-            }
+            Some(gain) => rotate(&rms_norm(&x, self.config.rms_eps, gain)?.0, &self.rope, false),
             None => rotate(&x, &self.rope, false),
         }
     }
