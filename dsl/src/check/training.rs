@@ -86,7 +86,7 @@ impl Resolver<'_, '_, '_> {
             epochs: own.integer("epochs")?,
             mini_batches: own.integer("mini_batches")?,
             shuffle_rewards: own.boolean("shuffle_rewards")?,
-            token_budget: own.integer("token_budget")?,
+            token_budget: own.integer("token_budget"),
             gradient_checkpointing: own.boolean("gradient_checkpointing")?,
             deterministic: own.boolean("deterministic")?,
             record_tokens: own.boolean("record_tokens")?,

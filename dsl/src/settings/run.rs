@@ -226,7 +226,7 @@ pub(super) const RUN: &[Setting] = &[
          steps in which each completion grows by one token are recorded as CUDA graphs, one for each of a few batch sizes, \
          and replayed, because thousands of small launches take longer than their work. On, it saves the memory of the \
          graphs (`check` shows it), and shows whether they cause a problem. Log-probabilities may differ in the last bits. \
-         Without an effect on a CPU. CUDA graphs have not run on a GPU yet.",
+         Without an effect on a CPU.",
     ),
     setting_of_devices(
         "rollout",
@@ -412,7 +412,7 @@ pub(super) const RUN: &[Setting] = &[
         B::Train,
         "token_budget",
         SettingKind::Integer { min: 16, max: 1 << 24 },
-        DefaultValue::Integer(512),
+        DefaultValue::Absent("512 on a CPU, 4096 on a GPU"),
         "Number of tokens, prompts included, in one forward pass of training; a prompt that several samples \
          share counts once. It affects memory and speed, and results only by rounding. With 512, training a \
          model like SmolLM2-135M needs less than 4 GB.",

@@ -35,8 +35,9 @@ pub struct Train {
     pub mini_batches: u32,
     /// Permute rewards within their groups: a control that can't learn.
     pub shuffle_rewards: bool,
-    /// Tokens in one packed forward pass. A prefix that its sequences share counts once.
-    pub token_budget: u32,
+    /// Tokens in one packed forward pass. A prefix that its sequences share counts once. `None` for a number that depends on the
+    /// device.
+    pub token_budget: Option<u32>,
     /// Recompute each block in the backward pass instead of keeping its activations.
     pub gradient_checkpointing: bool,
     /// Choose deterministic algorithms on a GPU.

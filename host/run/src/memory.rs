@@ -16,6 +16,7 @@ use pl_kernels::cpu::GroupFormat;
 use pl_kernels::cuda;
 use pl_model::{Checkpointing, Config, Model, Projection, UNPACKED_BYTES};
 use pl_trainer::memory::{self as formulas, PassShape};
+use pl_trainer::plan::token_budget;
 use pl_types::{Dtype, ModelDtype, SourcePath};
 use tch::Device;
 
@@ -362,7 +363,7 @@ fn has_reference(policy: &Policy) -> bool {
 /// included.
 fn activations(workflow: &Workflow, base: &BaseModel, ranks: usize) -> u64 {
     let Some(train) = &workflow.train else { return 0 };
-    let tokens = train.token_budget as usize;
+    let tokens = token_budget(train, base.device);
     let row = PassShape { tokens, targets: tokens, ranks };
     let checkpointing = if train.gradient_checkpointing { Checkpointing::On } else { Checkpointing::Off };
     // A part of a packed matrix at a time.

@@ -50,7 +50,7 @@ pub fn train() -> Train {
         epochs: 1,
         mini_batches: 1,
         shuffle_rewards: false,
-        token_budget: 32,
+        token_budget: Some(32),
         gradient_checkpointing: false,
         deterministic: false,
         record_tokens: true,

@@ -20,7 +20,7 @@ use pl_dsl::workflow::Train;
 use pl_dsl::workflow::objective::UpdateSteps;
 use pl_model::{Adapter, Checkpointing, Config, Gradients, TensorSet, Weights};
 use pl_types::{Dtype, TrainedCompletion};
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 use crate::base_weights::BaseWeights;
 use crate::critic::{Critic, LearnerBase};
@@ -29,7 +29,7 @@ use crate::lr::learning_rate;
 use crate::metrics::{MetricSums, UpdateMetrics};
 use crate::objective::needs_reference;
 use crate::optimizer::{AdamW, Decay};
-use crate::plan::{BatchPlan, MiniBatch};
+use crate::plan::{BatchPlan, MiniBatch, token_budget};
 use crate::preparation::Preparation;
 
 pub use self::planning::PlannedUpdate;
@@ -57,13 +57,13 @@ pub struct LearnerSettings {
 }
 
 impl LearnerSettings {
-    /// The settings of a `train` block, for policies of a staleness.
-    pub fn new(train: &Train, staleness: u32, seed: u64) -> Self {
+    /// The settings of a `train` block on a device, for policies of a staleness.
+    pub fn new(train: &Train, device: Device, staleness: u32, seed: u64) -> Self {
         Self {
             batch_plan: BatchPlan {
                 epochs: train.epochs,
                 mini_batches: train.mini_batches,
-                token_budget: train.token_budget as usize,
+                token_budget: token_budget(train, device),
             },
             checkpointing: if train.gradient_checkpointing { Checkpointing::On } else { Checkpointing::Off },
             steps: train.steps,

@@ -4,8 +4,10 @@
 //! training of one policy does not depend on the others that share its base. Mini-batch `i` of a learner is
 //! the union of its policies' mini-batches `i`, packed together.
 
+use pl_dsl::workflow::Train;
 use pl_types::{Credit, Transition};
 use rand::seq::SliceRandom;
+use tch::Device;
 
 use crate::aggregation::CompletionCounts;
 use crate::packing::{PackItem, PackedBatch, pack};
@@ -81,6 +83,13 @@ pub enum ValuePass {
     Adapter(usize),
     /// A pass of the critic's own model.
     Model,
+}
+
+/// Returns the largest number of tokens of a packed batch on a device: the one that the block states, or else one that keeps the
+/// device busy and fits the memory of most.
+pub fn token_budget(train: &Train, device: Device) -> usize {
+    let default = if device.is_cuda() { 4096 } else { 512 };
+    train.token_budget.unwrap_or(default) as usize
 }
 
 /// Division of an update into epochs, mini-batches and packed batches.

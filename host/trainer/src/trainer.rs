@@ -140,16 +140,19 @@ impl Trainer {
         }
         let mut learners = Vec::new();
         if let Some(train) = &workflow.train {
-            let settings_for = |policy: usize| LearnerSettings::new(train, workflow.staleness(policy), seed);
+            let settings_for = |policy: usize, base: usize| {
+                let device = bases[base].weights.device();
+                LearnerSettings::new(train, device, workflow.staleness(policy), seed)
+            };
             for (base, policies) in adapter_bases.into_iter().zip(adapters) {
-                let settings = settings_for(policies.first().map_or(0, |(new, _)| new.policy));
+                let settings = settings_for(policies.first().map_or(0, |(new, _)| new.policy), base);
                 let Model { config, weights, .. } = &bases[base];
                 learners.push(Learner::adapters(config.clone(), weights.shallow(), policies, settings)?);
             }
             for (policy, base, dtype) in full {
                 let Model { config, weights, .. } = &bases[base];
                 let (config, weights) = (config.clone(), weights.shallow());
-                let settings = settings_for(policy.policy);
+                let settings = settings_for(policy.policy, base);
                 learners.push(Learner::full(config, weights, dtype, policy, settings)?);
             }
         }

@@ -193,7 +193,12 @@ fn learner(names: &[String], cut: Cut, format: Format) -> (Learner, Vec<Transiti
         .collect();
     let settings = LearnerSettings {
         checkpointing: cut.checkpointing,
-        ..LearnerSettings::new(&Train { token_budget: cut.token_budget, ..train() }, 0, 1)
+        ..LearnerSettings::new(
+            &Train { token_budget: Some(cut.token_budget), ..train() },
+            tch::Device::Cpu,
+            0,
+            1,
+        )
     };
     let learner = Learner::adapters(config, weights, policies, settings).unwrap();
     learner.policies().iter().for_each(set_critic);
@@ -280,7 +285,12 @@ fn whole_models_are_independent_of_the_cut() {
         let transitions = transitions(&config, &weights, &none, 0);
         let settings = LearnerSettings {
             checkpointing: cut.checkpointing,
-            ..LearnerSettings::new(&Train { token_budget: cut.token_budget, ..train() }, 0, 1)
+            ..LearnerSettings::new(
+                &Train { token_budget: Some(cut.token_budget), ..train() },
+                tch::Device::Cpu,
+                0,
+                1,
+            )
         };
         let new = new_policy(0, case, format, &config);
         let mut learner = Learner::full(config.clone(), weights, Dtype::F32, new, settings).unwrap();

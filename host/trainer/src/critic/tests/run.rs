@@ -241,7 +241,7 @@ fn ppo_learns_from_a_reward_of_the_last_turn() {
         let mut policies = vec![with_critic("a", true, critic)];
         let training = policies[0].training.as_mut().unwrap();
         (training.optimizer.learning_rate, training.objective.lambda) = (5e-2, 0.9);
-        let mut trainer = new_trainer(policies, Train { token_budget: 512, ..train() });
+        let mut trainer = new_trainer(policies, Train { token_budget: Some(512), ..train() });
         let (mut rewards, mut losses) = (Vec::new(), Vec::new());
         for step in 1..=14 {
             let transitions = play(&trainer, step, 24);
