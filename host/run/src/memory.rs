@@ -87,7 +87,7 @@ impl MemoryEstimate {
             ("weights, generation", sum.generation),
             ("adapters", sum.adapters),
             ("gradients and optimiser", sum.optimiser),
-            ("keys and values", if embedded { kv_cache(workflow, device) } else { 0 }),
+            ("keys and values", if embedded { kv_cache(workflow.inference.kv_cache, device) } else { 0 }),
             ("activations", sum.activations),
             ("handing weights over", sum.publishing),
             ("weights of stale rollouts", staleness * sum.versions),

@@ -418,7 +418,7 @@ fn start_engines(
         let threads = if cores.is_empty() { default.threads } else { cores.len() };
         let config = LlmEngineConfig {
             slots: inference.slots as usize,
-            kv_cache: kv_cache(workflow, device) * pool.bases.len() as u64 / layout.bases() as u64,
+            kv_cache: kv_cache(inference.kv_cache, device) * pool.bases.len() as u64 / layout.bases() as u64,
             threads: inference.threads.map_or(threads, |threads| threads as usize),
             cores: cores.to_vec(),
             enforce_eager: inference.enforce_eager,
