@@ -269,7 +269,10 @@ fn new_policy(sizes: &Sizes, policy: usize, critic: Option<CriticBase>) -> NewPo
 
 /// The model of a critic that has one of its own.
 fn critic_model(sizes: &Sizes, critic: Option<CriticBase>) -> Option<CriticModel> {
-    let model = model(sizes).filter(|_| critic == Some(CriticBase::Model))?;
+    if critic != Some(CriticBase::Model) {
+        return None;
+    }
+    let model = model(sizes)?;
     Some(CriticModel::trained(model.config, model.weights, sizes.dtype).expect("a model"))
 }
 

@@ -3,8 +3,6 @@
 //
 // Numbers are read and written eight at a time. A row's results depend on that row and its width alone.
 
-typedef unsigned short bf16;  // its bits
-
 const int THREADS = 256;  // threads of a block
 const int PACK = 8;       // numbers that a thread reads at a time
 
@@ -12,16 +10,14 @@ struct Numbers {
     float at[PACK];
 };
 
-__device__ __forceinline__ unsigned rounded(float value) {
-    // To the nearest bf16, ties to even.
-    unsigned bits = __float_as_uint(value);
-    if (value != value) return 0x7fff;
-    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+// A word of two numbers.
+__device__ __forceinline__ unsigned pack(float low, float high) {
+    return to_bf16(low) | (unsigned)to_bf16(high) << 16;
 }
 
 __device__ __forceinline__ void unpack(unsigned word, float& low, float& high) {
-    low = __uint_as_float(word << 16);
-    high = __uint_as_float(word & 0xffff0000u);
+    low = low_bf16(word);
+    high = high_bf16(word);
 }
 
 __device__ __forceinline__ Numbers load(const bf16* from) {
@@ -44,10 +40,10 @@ __device__ __forceinline__ Numbers load(const float* from) {
 
 __device__ __forceinline__ void store(bf16* to, const Numbers& numbers) {
     uint4 words;
-    words.x = rounded(numbers.at[0]) | rounded(numbers.at[1]) << 16;
-    words.y = rounded(numbers.at[2]) | rounded(numbers.at[3]) << 16;
-    words.z = rounded(numbers.at[4]) | rounded(numbers.at[5]) << 16;
-    words.w = rounded(numbers.at[6]) | rounded(numbers.at[7]) << 16;
+    words.x = pack(numbers.at[0], numbers.at[1]);
+    words.y = pack(numbers.at[2], numbers.at[3]);
+    words.z = pack(numbers.at[4], numbers.at[5]);
+    words.w = pack(numbers.at[6], numbers.at[7]);
     *(uint4*)to = words;
 }
 
@@ -88,6 +84,16 @@ struct Place {
     }
 };
 
+// Writes x reciprocal gain of a row.
+template <class T>
+__device__ void scale_row(const T* x, float reciprocal, const float* gain, T* out, int width, const Place& own) {
+    for (int i = own.first; i < width; i += own.step) {
+        Numbers numbers = load(x + own.start + i), gains = load(gain + i);
+        for (int j = 0; j < PACK; j++) numbers.at[j] = numbers.at[j] * reciprocal * gains.at[j];
+        store(out + own.start + i, numbers);
+    }
+}
+
 // x / rms(x) gain, and the reciprocals of rms(x).
 template <class T>
 __device__ void rms_norm(
@@ -102,11 +108,7 @@ __device__ void rms_norm(
         }
     float reciprocal = 1 / sqrtf(sum_of_row((float*)shared, squares, members) / width + epsilon);
     if (!own.inside) return;
-    for (int i = own.first; i < width; i += own.step) {
-        Numbers numbers = load(x + own.start + i), gains = load(gain + i);
-        for (int j = 0; j < PACK; j++) numbers.at[j] = numbers.at[j] * reciprocal * gains.at[j];
-        store(out + own.start + i, numbers);
-    }
+    scale_row(x, reciprocal, gain, out, width, own);
     if (own.first == 0) reciprocals[own.row] = reciprocal;
 }
 
@@ -115,13 +117,7 @@ template <class T>
 __device__ void normalize(
     const T* x, const float* reciprocals, const float* gain, T* out, int rows, int width, int members) {
     Place own(rows, width, members);
-    if (!own.inside) return;
-    float reciprocal = reciprocals[own.row];
-    for (int i = own.first; i < width; i += own.step) {
-        Numbers numbers = load(x + own.start + i), gains = load(gain + i);
-        for (int j = 0; j < PACK; j++) numbers.at[j] = numbers.at[j] * reciprocal * gains.at[j];
-        store(out + own.start + i, numbers);
-    }
+    if (own.inside) scale_row(x, reciprocals[own.row], gain, out, width, own);
 }
 
 // With n = x reciprocal: reciprocal (dy gain - n mean(dy gain n)).

@@ -80,25 +80,13 @@ impl Elementwise {
         let rows = Rows::new(x)?;
         self.check("the gain", gain, Kind::Float, &[rows.width])?;
         no_grad(|| {
-            let mut shape = x.size();
-            if let Some(last) = shape.last_mut() {
-                *last = 1;
-            }
-            let reciprocals = Tensor::f_empty(shape, (Kind::Float, x.device()))?;
+            let reciprocals = Tensor::f_empty(reciprocals_shape(x), (Kind::Float, x.device()))?;
             let out = x.f_empty_like()?;
-            let arguments = [
-                Argument::tensor(x),
-                Argument::tensor(gain),
-                Argument::tensor(&out),
-                Argument::tensor(&reciprocals),
-                Argument::Count(rows.count as i32),
-                Argument::Count(rows.width as i32),
-                Argument::Count(rows.members() as i32),
-                Argument::Number(epsilon as f32),
-            ];
+            let tensors = [x, gain, &out, &reciprocals];
+            let numbers = rows.numbers().into_iter().chain([Argument::Number(epsilon as f32)]);
             // SAFETY: the kernel's arguments in its order; the lines above ensure the kinds and sizes that it needs, and
             // libtorch frees tensors in the stream's order.
-            unsafe { self.launch(RMS_NORM, x, rows.blocks(), &arguments)? };
+            unsafe { self.launch(RMS_NORM, x, rows.blocks(), &tensors, numbers)? };
             Ok((out, reciprocals))
         })
     }
@@ -111,17 +99,10 @@ impl Elementwise {
         let rows = self.check_normed(x, reciprocals, gain)?;
         no_grad(|| {
             let out = x.f_empty_like()?;
-            let arguments = [
-                Argument::tensor(x),
-                Argument::tensor(reciprocals),
-                Argument::tensor(gain),
-                Argument::tensor(&out),
-                Argument::Count(rows.count as i32),
-                Argument::Count(rows.width as i32),
-                Argument::Count(rows.members() as i32),
-            ];
+            let tensors = [x, reciprocals, gain, &out];
+            let numbers = rows.numbers();
             // SAFETY: as in `rms_norm`.
-            unsafe { self.launch(NORMALIZE, x, rows.blocks(), &arguments)? };
+            unsafe { self.launch(NORMALIZE, x, rows.blocks(), &tensors, numbers)? };
             Ok(out)
         })
     }
@@ -142,18 +123,10 @@ impl Elementwise {
         self.check("the gradient", gradient, x.kind(), &x.size())?;
         no_grad(|| {
             let out = x.f_empty_like()?;
-            let arguments = [
-                Argument::tensor(gradient),
-                Argument::tensor(x),
-                Argument::tensor(reciprocals),
-                Argument::tensor(gain),
-                Argument::tensor(&out),
-                Argument::Count(rows.count as i32),
-                Argument::Count(rows.width as i32),
-                Argument::Count(rows.members() as i32),
-            ];
+            let tensors = [gradient, x, reciprocals, gain, &out];
+            let numbers = rows.numbers();
             // SAFETY: as in `rms_norm`.
-            unsafe { self.launch(NORMALIZE_BACKWARD, x, rows.blocks(), &arguments)? };
+            unsafe { self.launch(NORMALIZE_BACKWARD, x, rows.blocks(), &tensors, numbers)? };
             Ok(out)
         })
     }
@@ -180,18 +153,15 @@ impl Elementwise {
         self.check("the sines", sines, Kind::Float, &[tokens, width])?;
         no_grad(|| {
             let out = x.f_empty_like()?;
-            let arguments = [
-                Argument::tensor(x),
-                Argument::tensor(cosines),
-                Argument::tensor(sines),
-                Argument::tensor(&out),
+            let tensors = [x, cosines, sines, &out];
+            let numbers = [
                 Argument::Count(x.numel() as i32),
                 Argument::Count(heads as i32),
                 Argument::Count(width as i32),
                 Argument::Number(if transposed { -1.0 } else { 1.0 }),
             ];
             // SAFETY: as in `rms_norm`.
-            unsafe { self.launch(ROTATE, x, packs(x), &arguments)? };
+            unsafe { self.launch(ROTATE, x, packs(x), &tensors, numbers)? };
             Ok(out)
         })
     }
@@ -204,14 +174,10 @@ impl Elementwise {
         self.check("the factor of a gate", up, gate.kind(), &gate.size())?;
         no_grad(|| {
             let out = gate.f_empty_like()?;
-            let arguments = [
-                Argument::tensor(gate),
-                Argument::tensor(up),
-                Argument::tensor(&out),
-                Argument::Count(gate.numel() as i32),
-            ];
+            let tensors = [gate, up, &out];
+            let numbers = [Argument::Count(gate.numel() as i32)];
             // SAFETY: as in `rms_norm`.
-            unsafe { self.launch(GATED, gate, packs(gate), &arguments)? };
+            unsafe { self.launch(GATED, gate, packs(gate), &tensors, numbers)? };
             Ok(out)
         })
     }
@@ -230,16 +196,10 @@ impl Elementwise {
         self.check("the gradient", gradient, gate.kind(), &gate.size())?;
         no_grad(|| {
             let (d_gate, d_up) = (gate.f_empty_like()?, gate.f_empty_like()?);
-            let arguments = [
-                Argument::tensor(gradient),
-                Argument::tensor(gate),
-                Argument::tensor(up),
-                Argument::tensor(&d_gate),
-                Argument::tensor(&d_up),
-                Argument::Count(gate.numel() as i32),
-            ];
+            let tensors = [gradient, gate, up, &d_gate, &d_up];
+            let numbers = [Argument::Count(gate.numel() as i32)];
             // SAFETY: as in `rms_norm`.
-            unsafe { self.launch(GATED_BACKWARD, gate, packs(gate), &arguments)? };
+            unsafe { self.launch(GATED_BACKWARD, gate, packs(gate), &tensors, numbers)? };
             Ok((d_gate, d_up))
         })
     }
@@ -247,11 +207,7 @@ impl Elementwise {
     fn check_normed(&self, x: &Tensor, reciprocals: &Tensor, gain: &Tensor) -> Result<Rows, Error> {
         let rows = Rows::new(x)?;
         self.check("the gain", gain, Kind::Float, &[rows.width])?;
-        let mut shape = x.size();
-        if let Some(last) = shape.last_mut() {
-            *last = 1;
-        }
-        self.check("the reciprocals", reciprocals, Kind::Float, &shape)?;
+        self.check("the reciprocals", reciprocals, Kind::Float, &reciprocals_shape(x))?;
         Ok(rows)
     }
 
@@ -259,7 +215,8 @@ impl Elementwise {
         expect("elementwise", name, x, kind, shape, self.launcher.device())
     }
 
-    /// Launches the kernel of an operation for the number format of `x`, unless it has no numbers.
+    /// Launches the kernel of an operation for the number format of `x`, unless it has no numbers. Its arguments are tensors, then
+    /// numbers.
     ///
     /// # Safety
     /// As [`Launch::launch`].
@@ -268,7 +225,8 @@ impl Elementwise {
         operation: usize,
         x: &Tensor,
         blocks: u32,
-        arguments: &[Argument],
+        tensors: &[&Tensor],
+        numbers: impl IntoIterator<Item = Argument>,
     ) -> Result<(), Error> {
         if !Self::supports(x) {
             let expected = "f32 or bf16, contiguous, of a multiple of 8 numbers";
@@ -278,8 +236,10 @@ impl Elementwise {
             return Ok(());
         }
         let kernel = KERNELS[operation + usize::from(x.kind() == Kind::Float)];
+        let tensors = tensors.iter().map(|tensor| Argument::tensor(tensor));
+        let arguments: Vec<Argument> = tensors.chain(numbers).collect();
         // SAFETY: guaranteed by the caller.
-        unsafe { self.launcher.launch(kernel, [blocks, 1], arguments) }
+        unsafe { self.launcher.launch(kernel, [blocks, 1], &arguments) }
     }
 }
 
@@ -302,10 +262,24 @@ impl Rows {
         if self.width <= 32 * PACK { 32 } else { i64::from(THREADS) }
     }
 
+    /// Returns the numbers that the kernels of rows have in common.
+    fn numbers(&self) -> [Argument; 3] {
+        [self.count, self.width, self.members()].map(|number| Argument::Count(number as i32))
+    }
+
     fn blocks(&self) -> u32 {
         let of_block = i64::from(THREADS) / self.members();
         (self.count as u64).div_ceil(of_block as u64) as u32
     }
+}
+
+/// Returns the shape of a number for each row, `[…, 1]`.
+fn reciprocals_shape(x: &Tensor) -> Vec<i64> {
+    let mut shape = x.size();
+    if let Some(last) = shape.last_mut() {
+        *last = 1;
+    }
+    shape
 }
 
 /// Returns the number of blocks of an operation on single numbers.

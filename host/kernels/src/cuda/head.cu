@@ -8,8 +8,6 @@
 // A row's results depend on that row alone: neither the ids of a thread nor the order of the sums depends on the
 // number of rows.
 
-typedef unsigned short bf16;  // its bits
-
 const int TILE = 128;             // rows and ids of a tile
 const int THREADS = 256;          // threads of a block
 const int PER_THREAD = 8;         // rows, and ids, of a tile per thread
@@ -111,11 +109,8 @@ struct TensorCores {
         }
     }
 
-    // To the nearest bf16, ties to even.
     static __device__ bf16 number(float value) {
-        unsigned bits = __float_as_uint(value);
-        if (value != value) return 0x7fff;
-        return (bf16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+        return to_bf16(value);
     }
 };
 

@@ -4,8 +4,6 @@
 // their scores, one softmax, and the weighted sum of the values. A second kernel merges a sequence's parts in their order. A
 // row's results depend on that row alone: the division of its keys does not depend on other rows.
 
-typedef unsigned short bf16;  // its bits
-
 const int THREADS = 128;      // threads of a block
 const int QUERIES = 8;        // largest number of query heads of a block
 const int SPAN = 256;         // keys of a block
@@ -24,34 +22,23 @@ template <>
 struct Format<bf16> {
     static const int NUMBERS = 8;
 
-    static __device__ float low(unsigned word) {
-        return __uint_as_float(word << 16);
-    }
-
-    static __device__ float high(unsigned word) {
-        return __uint_as_float(word & 0xffff0000u);
-    }
-
     static __device__ void widen(const unsigned char* from, float (&to)[NUMBERS]) {
         uint4 words = *(const uint4*)from;
-        to[0] = low(words.x), to[1] = high(words.x), to[2] = low(words.y), to[3] = high(words.y);
-        to[4] = low(words.z), to[5] = high(words.z), to[6] = low(words.w), to[7] = high(words.w);
+        to[0] = low_bf16(words.x), to[1] = high_bf16(words.x), to[2] = low_bf16(words.y), to[3] = high_bf16(words.y);
+        to[4] = low_bf16(words.z), to[5] = high_bf16(words.z), to[6] = low_bf16(words.w), to[7] = high_bf16(words.w);
     }
 
     static __device__ void pair(const unsigned char* row, int index, float& first, float& second) {
         unsigned word = ((const unsigned*)row)[index];
-        first = low(word), second = high(word);
+        first = low_bf16(word), second = high_bf16(word);
     }
 
-    // To the nearest bf16, ties to even.
     static __device__ bf16 number(float value) {
-        unsigned bits = __float_as_uint(value);
-        if (value != value) return 0x7fff;
-        return (bf16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+        return to_bf16(value);
     }
 
     static __device__ float value(bf16 number) {
-        return low(number);
+        return low_bf16(number);
     }
 };
 

@@ -8,8 +8,9 @@ use super::*;
 use crate::cuda::emulated::Emulated;
 
 fn emulated(seed: u64) -> Elementwise {
-    static LIBRARY: LazyLock<Emulated> =
-        LazyLock::new(|| Emulated::compile(&["emulated.h", "elementwise.cu", "elementwise/emulated.cpp"]));
+    static LIBRARY: LazyLock<Emulated> = LazyLock::new(|| {
+        Emulated::compile(&["emulated.h", "bf16.cu", "elementwise.cu", "elementwise/emulated.cpp"])
+    });
     Elementwise { launcher: Arc::new(LIBRARY.with_seed(seed)) }
 }
 

@@ -1,6 +1,7 @@
 // The kernels of the attention over paged keys and values on a CPU; see emulated.h.
 #include "../emulated.h"
 
+#include "../bf16.cu"
 #include "../paged.cu"
 
 EMULATED_KERNELS(

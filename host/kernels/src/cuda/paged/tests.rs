@@ -67,7 +67,7 @@ impl Case {
 
 fn emulated(seed: u64) -> PagedAttention {
     static LIBRARY: LazyLock<Emulated> =
-        LazyLock::new(|| Emulated::compile(&["emulated.h", "paged.cu", "paged/emulated.cpp"]));
+        LazyLock::new(|| Emulated::compile(&["emulated.h", "bf16.cu", "paged.cu", "paged/emulated.cpp"]));
     PagedAttention { launcher: Arc::new(LIBRARY.with_seed(seed)) }
 }
 
