@@ -1,8 +1,9 @@
-// Streams and CUDA graphs of libtorch, which torch-sys lacks.
+// Streams, CUDA graphs and pinned memory of libtorch, which torch-sys lacks.
 //
 // libtorch's CUDA half is loaded at run time and its headers need CUDA's, so nothing of it is compiled in or linked:
 // streams are reached through the interface that all devices implement, graphs by the names of their symbols.
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Stream.h>
@@ -156,6 +157,11 @@ void pl_graph_free(void* graph) {
   // Its destructor warns instead of throwing.
   caught(reason, sizeof reason, [&] { symbols().destroy(own->object); });
   delete own;
+}
+
+// Sets `pinned` to a copy of a CPU's tensor in pinned memory, which the caller owns.
+bool pl_pin_memory(const at::Tensor* tensor, at::Tensor** pinned, char* reason, size_t size) {
+  return caught(reason, size, [&] { *pinned = new at::Tensor(tensor->pin_memory()); });
 }
 
 }  // extern "C"

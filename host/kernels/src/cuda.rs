@@ -8,7 +8,7 @@
 //! between. Memory is allocated by libtorch, as tensors.
 //!
 //! [`head`] has the kernels of the output head, [`paged`] those of generation's attention, [`elementwise`] the operations between
-//! the matrix products. Their source is tested without
+//! the matrix products, [`sampling`] the sampling of tokens. Their source is tested without
 //! a GPU: `emulated.h` lets a C++ compiler make a library of it in which the threads of a block run one at a time.
 
 mod compile;
@@ -23,7 +23,9 @@ mod launch;
 mod library;
 pub mod paged;
 mod registry;
+pub mod sampling;
 mod tensors;
+mod transfer;
 
 pub use compile::{Compiler, KernelSource};
 pub use driver::{Driver, MIN_DRIVER_VERSION, device_memory, driver};
@@ -32,3 +34,4 @@ pub use graphs::{Graph, Graphs};
 pub use launch::{KernelSettings, Kernels};
 pub use library::{LIBTORCH_CUDA_VARIABLE, find_libtorch_cuda, load, loaded};
 pub use registry::{open, opened};
+pub use transfer::{Download, upload};

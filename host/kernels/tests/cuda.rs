@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test crate: a panic is how a test fails")]
 
 use pl_kernels::cpu::BLOCK;
-use pl_kernels::cuda::elementwise::Elementwise;
+use pl_kernels::cuda::elementwise::{Elementwise, HeadInputs};
 use pl_kernels::cuda::head::{FusedHead, HeadRows, ReferenceHead, TokenHead};
 use pl_kernels::cuda::paged::{GatheredSequences, PagedAttention, PagedSequences};
+use pl_kernels::cuda::sampling::{LIKELIEST, TokenSampler, given};
 use pl_kernels::cuda::{Graphs, KernelSettings, find_libtorch_cuda, load, open, opened};
 use tch::{Cuda, Device, Kind, Tensor};
 
@@ -172,6 +173,98 @@ fn operations_between_products_equal_those_in_f32() {
             let slope = &share * (wide(&x) * (1.0 - &share) + 1.0);
             assert_close(&d_gate, &(wide(&dy) * wide(&up) * slope), tolerance, &what("gradient of the gate"));
         }
+    }
+}
+
+#[test]
+fn operations_of_generation_have_the_bits_of_those_that_they_replace() {
+    let Some(device) = device() else { return };
+    let kernels = Elementwise::new(open(0, &settings()).unwrap());
+    for kind in [Kind::Float, Kind::BFloat16] {
+        let random = |shape: &[i64]| Tensor::randn(shape, (Kind::Float, device)).to_kind(kind);
+        let wide = |shape: &[i64]| random(shape).to_kind(Kind::Float);
+        for (rows, width) in [(1i64, 576i64), (64, 1024), (257, 4096)] {
+            let [x, y, gain] = [random(&[rows, width]), random(&[rows, width]), wide(&[width])];
+            let (sum, normed) = kernels.add_rms_norm(&x, &y, &gain, 1e-6).unwrap();
+            assert!(sum.equal(&(&x + &y)), "sum of {rows} x {width} in {kind:?}");
+            let (expected, _) = kernels.rms_norm(&sum, &gain, 1e-6).unwrap();
+            assert!(normed.equal(&expected), "norm of {rows} x {width} in {kind:?}");
+            let halves = random(&[rows, 2 * width]);
+            let [gate, up] = [0, width].map(|start| halves.narrow(1, start, width).contiguous());
+            let expected = kernels.gate(&gate, &up).unwrap();
+            assert!(kernels.gate_halves(&halves).unwrap().equal(&expected), "gate of {rows} x {width}");
+        }
+        for [tokens, heads, kv_heads, width] in [[1i64, 16, 8, 128], [65, 9, 3, 64], [300, 14, 2, 256]] {
+            let qkv = random(&[tokens, (heads + 2 * kv_heads) * width]);
+            let [q_gain, k_gain] = [0, 1].map(|_| wide(&[width]));
+            let [cosines, sines] = [0, 1].map(|_| wide(&[tokens, width]));
+            let slots = Tensor::randperm(400, (Kind::Int64, device)).narrow(0, 0, tokens);
+            let before = random(&[400, 2, kv_heads, width]);
+            for normed in [true, false] {
+                let (cache, expected_cache) = (before.copy(), before.copy());
+                let [q_gain, k_gain] = [&q_gain, &k_gain].map(|gain| normed.then_some(gain));
+                let tables = [&cosines, &sines];
+                let inputs = HeadInputs { qkv: &qkv, q_gain, k_gain, tables, slots: &slots, cache: &cache };
+                let q = kernels.rotate_and_store(&inputs, 1e-6).unwrap();
+                let part = |start: i64, count: i64| {
+                    qkv.narrow(1, start * width, count * width).contiguous().view([-1, count, width])
+                };
+                let rotate = |x: Tensor, gain: Option<&Tensor>| {
+                    let x =
+                        gain.map_or(x.shallow_clone(), |gain| kernels.rms_norm(&x, gain, 1e-6).unwrap().0);
+                    kernels.rotate(&x, tables, false).unwrap()
+                };
+                let k = rotate(part(heads, kv_heads), k_gain);
+                let new = Tensor::stack(&[k, part(heads + kv_heads, kv_heads)], 1);
+                let _ = expected_cache.shallow_clone().index_copy_(0, &slots, &new);
+                let what = format!("{tokens} x {heads} and {kv_heads} x {width} in {kind:?}");
+                assert!(q.equal(&rotate(part(0, heads), q_gain)), "queries of {what}");
+                assert!(cache.equal(&expected_cache), "cache of {what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sampled_tokens_follow_the_softmax() {
+    let Some(device) = device() else { return };
+    let sampler = TokenSampler::new(open(0, &settings()).unwrap());
+    for (rows, vocab) in [(3i64, 7i64), (5, 1001), (64, 49_152), (1, 151_936)] {
+        let logits = Tensor::randn([rows, vocab], (Kind::Float, device)) * 3.0;
+        let quantiles = [0.0, 0.3, 0.999_999, LIKELIEST, given(vocab as u32 - 1)];
+        let count = rows * quantiles.len() as i64;
+        let row = |i: i64| i % rows;
+        let columns: Vec<f64> = (0..count)
+            .map(|i| row(i) as f64)
+            .chain((0..count).map(|i| 0.5 + (i % 3) as f64 / 2.0))
+            .chain((0..count).map(|i| quantiles[(i / rows) as usize]))
+            .collect();
+        let choices = Tensor::from_slice(&columns).view([3, count]);
+        let on_device = choices.to_device(device);
+        let got = sampler.sample(&logits, &on_device).unwrap();
+        let tokens = got.get(0).to_kind(Kind::Int64).unsqueeze(1);
+        let logp = got.get(1).view_dtype(Kind::Float);
+        let scaled = logits.index_select(0, &on_device.get(0).to_kind(Kind::Int64))
+            / on_device.get(1).to_kind(Kind::Float).unsqueeze(1);
+        let logps = scaled.to_kind(Kind::Double).log_softmax(-1, Kind::Double);
+        assert_close(&logp, &logps.gather(1, &tokens, false).squeeze_dim(1), 1e-5, "log-probabilities");
+        let after = logps.exp().cumsum(-1, Kind::Double).gather(1, &tokens, false).squeeze_dim(1);
+        let before = &after - logp.to_kind(Kind::Double).exp();
+        let likeliest = logits.argmax(-1, false);
+        for i in 0..count {
+            let (choice, token) = (columns[(2 * count + i) as usize], tokens.int64_value(&[i, 0]));
+            match choice {
+                LIKELIEST => assert_eq!(token, likeliest.int64_value(&[row(i)])),
+                quantile if quantile >= 0.0 => {
+                    let (before, after) = (before.double_value(&[i]), after.double_value(&[i]));
+                    assert!(before - 1e-5 <= quantile && quantile < after + 1e-5, "{before} {after}");
+                }
+                given_token => assert_eq!(given(token as u32), given_token),
+            }
+        }
+        // A choice alone has the same bits.
+        let alone = sampler.sample(&logits, &on_device.narrow(1, count / 2, 1).contiguous()).unwrap();
+        assert!(alone.equal(&got.narrow(1, count / 2, 1)), "a choice alone");
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! [`Model::load`] reads a Hugging Face folder or a GGUF file of the Llama, Qwen2 or Qwen3 family; [`Hub`]
 //! downloads one. The transformer is defined once: training runs it forward and backward over packed
-//! sequences ([`Pass`]), and generation on libtorch runs the same blocks with an attention over its KV cache
-//! ([`forward_with_attention`]). Generation on the CPU has kernels of its own, in `pl-kernels` and
+//! sequences ([`Pass`]), and generation on libtorch runs the same blocks over its KV cache
+//! ([`forward_cached`]). Generation on the CPU has kernels of its own, in `pl-kernels` and
 //! `pl-inference`.
 
 mod adamw;
@@ -30,8 +30,7 @@ pub use network::rope::Rope;
 pub use network::rope_scaling::RopeScaling;
 pub use network::tensor_set::TensorSet;
 pub use network::transformer::{
-    AdapterRows, AdapterRun, AdapterSlots, Checkpointing, Gradients, Pass, forward_with_attention,
-    hidden_states,
+    AdapterRows, AdapterRun, AdapterSlots, Checkpointing, Gradients, Pass, forward_cached, hidden_states,
 };
 pub use network::weight_matrix::{UNPACKED_BYTES, WeightMatrix};
 pub use network::weights::{Layer, Weights};

@@ -3,7 +3,7 @@
 use std::rc::{Rc, Weak};
 
 use pl_kernels::cpu::BLOCK;
-use pl_model::{AdapterRows, AdapterSlots, forward_with_attention};
+use pl_model::{AdapterRows, AdapterSlots, forward_cached};
 use tch::{Device, Kind, TchError, Tensor};
 
 use super::single_rows::SingleRowAttention;
@@ -135,12 +135,8 @@ impl DecodeWork {
             (Some(slots), Some(scales)) => AdapterRows::in_slots(slots, scales),
             _ => AdapterRows::new(Vec::new())?,
         };
-        let attend = |layer: usize, q: &Tensor, k: &Tensor, v: &Tensor| {
-            let cache = &self.cache[layer];
-            let new = Tensor::f_stack(&[k, &v.f_view_as(k)?], 1)?;
-            let _ = cache.shallow_clone().f_index_copy_(0, &slots, &new)?;
-            attention.attend(q, cache)?.f_flatten(1, 2)
-        };
-        forward_with_attention(config, weights, adapters, &tokens, rope.select(&positions), attend)
+        let attend = |layer: usize, q: &Tensor| attention.attend(q, &self.cache[layer])?.f_flatten(1, 2);
+        let rope = rope.select(&positions);
+        forward_cached(config, weights, adapters, &tokens, rope, &self.cache, &slots, attend)
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use pl_kernels::cpu::BLOCK;
-use pl_model::{AdapterRows, AdapterRun, Config, forward_with_attention};
+use pl_model::{AdapterRows, AdapterRun, Config, forward_cached};
 use tch::{Device, IndexOp, Kind, TchError, Tensor};
 
 use super::single_rows::SingleRowAttention;
@@ -106,21 +106,11 @@ impl<'a> PlainStep<'a> {
             finite: own.finite,
         };
         let adapters = AdapterRows::new(self.adapter_runs.iter().map(run).collect())?;
-        let attend = |layer: usize, q: &Tensor, k: &Tensor, v: &Tensor| {
-            self.attend(&cache[layer], config, q, k, &v.f_view_as(k)?)
-        };
-        forward_with_attention(config, weights, adapters, &self.tokens, rope, attend)
+        let attend = |layer: usize, q: &Tensor| self.attend(&cache[layer], config, q);
+        forward_cached(config, weights, adapters, &self.tokens, rope, cache, &self.slots, attend)
     }
 
-    fn attend(
-        &self,
-        layer_cache: &Tensor,
-        config: &Config,
-        q: &Tensor,
-        k: &Tensor,
-        v: &Tensor,
-    ) -> Result<Tensor, TchError> {
-        let _ = layer_cache.shallow_clone().f_index_copy_(0, &self.slots, &Tensor::f_stack(&[k, v], 1)?)?;
+    fn attend(&self, layer_cache: &Tensor, config: &Config, q: &Tensor) -> Result<Tensor, TchError> {
         if let Some(single @ SingleRows { rows: None, .. }) = &self.single_rows {
             return single.attend(q, layer_cache)?.f_flatten(1, 2);
         }

@@ -1,6 +1,8 @@
 //! Sampling from the logits of a step: on their device where only ids and log-probabilities are needed, else on the CPU.
 
 use pl_kernels::cpu::SimdLevel;
+use pl_kernels::cuda;
+use pl_kernels::cuda::sampling::{LIKELIEST, TokenSampler, given};
 use tch::{Device, Kind, TchError, Tensor};
 
 use super::StepTensors;
@@ -31,54 +33,79 @@ fn sample_on_device(
     logits: &Tensor,
     requests: &[SampleRequest<'_>],
 ) -> Result<Vec<Option<SampledToken>>, TchError> {
-    let device = logits.device();
-    let rows: Vec<i64> = requests.iter().map(|request| request.row as i64).collect();
-    let column = |value: &dyn Fn(&SampleRequest<'_>) -> f64| {
-        let values: Vec<f64> = requests.iter().map(value).collect();
-        Tensor::f_from_slice(&values)?.f_view([-1, 1])?.f_to_device(device)
-    };
-    let temperature = column(&|request| {
-        if request.sampling.temperature > 0.0 { request.sampling.temperature } else { 1.0 }
-    })?;
-    let quantile =
-        column(&|request| if let TokenChoice::Quantile(quantile) = request.choice { quantile } else { 0.0 })?;
+    let tokens = read_tokens(&sample_tokens(logits, &choices(requests, logits.device())?)?)?;
+    Ok(tokens
+        .into_iter()
+        .zip(requests)
+        .map(|((token, logprob), request)| {
+            let valid =
+                logprob.is_finite() || (matches!(request.choice, TokenChoice::Given(_)) && !logprob.is_nan());
+            valid.then(|| SampledToken { token, logprob, support: None, top: Vec::new(), value: None })
+        })
+        .collect())
+}
+
+/// Builds the choices of [`TokenSampler::sample`], `[3, N]` in f64 on a device, with one copy, which isn't waited for.
+pub(super) fn choices(requests: &[SampleRequest<'_>], device: Device) -> Result<Tensor, TchError> {
+    let rows = requests.iter().map(|request| request.row as f64);
+    let temperatures = requests.iter().map(|request| match request.sampling.temperature {
+        temperature if temperature > 0.0 => temperature,
+        _ => 1.0,
+    });
+    let tokens = requests.iter().map(|request| match request.choice {
+        TokenChoice::Quantile(quantile) => quantile,
+        TokenChoice::Greedy => LIKELIEST,
+        TokenChoice::Given(token) => given(token),
+    });
+    let values: Vec<f64> = rows.chain(temperatures).chain(tokens).collect();
+    let choices = Tensor::f_from_slice(&values)?.f_view([3, requests.len() as i64])?;
+    // The driver has read memory that isn't pinned when the call returns.
+    if device == Device::Cpu { Ok(choices) } else { choices.f_internal_to_copy((Kind::Double, device), true) }
+}
+
+/// Samples tokens from logits `[R, V]` by [`choices`] `[3, N]`, on their device. Returns `[2, N]` in i32: the tokens, then the bits
+/// of their log-probabilities in f32.
+///
+/// # Errors
+/// If libtorch or the kernels fail.
+pub(super) fn sample_tokens(logits: &Tensor, choices: &Tensor) -> Result<Tensor, TchError> {
+    match cuda::opened(logits.device()).filter(|_| logits.kind() == Kind::Float) {
+        Some(kernels) => Ok(TokenSampler::new(kernels).sample(&logits.f_contiguous()?, choices)?),
+        None => sample_with_libtorch(logits, choices),
+    }
+}
+
+/// As [`sample_tokens`], on devices without open kernels.
+fn sample_with_libtorch(logits: &Tensor, choices: &Tensor) -> Result<Tensor, TchError> {
+    let column = |index: i64| choices.f_select(0, index)?.f_unsqueeze(1);
+    let choice = column(2)?;
     // Negative values stand for tokens that are chosen here.
-    let given = column(&|request| match request.choice {
-        TokenChoice::Quantile(_) => -1.0,
-        TokenChoice::Greedy => -2.0,
-        TokenChoice::Given(token) => f64::from(token),
-    })?
-    .f_to_kind(Kind::Int64)?;
+    let given = choice.f_neg()?.f_sub_scalar(2.0)?.f_to_kind(Kind::Int64)?;
     let logprobs = logits
-        .f_index_select(0, &Tensor::f_from_slice(&rows)?.f_to_device(device)?)?
-        .f_div(&temperature.f_to_kind(Kind::Float)?)?
+        .f_index_select(0, &choices.f_select(0, 0)?.f_to_kind(Kind::Int64)?)?
+        .f_div(&column(1)?.f_to_kind(Kind::Float)?)?
         .f_log_softmax(-1, Kind::Float)?;
     let vocab = logprobs.size()[1];
     let sums = logprobs.f_exp()?.f_cumsum(-1, Kind::Double)?;
-    let target = quantile.f_mul(&sums.f_narrow(1, vocab - 1, 1)?)?;
+    let total = sums.f_narrow(1, vocab - 1, 1)?;
+    // Below the total also after rounding, so that the token has a positive probability.
+    let below = total.f_nextafter(&total.f_zeros_like()?)?;
+    let target = choice.f_clamp_min(0.0)?.f_mul(&total)?.f_minimum(&below)?;
     let at = target.f_searchsorted(&sums, false, true, "right", None::<&Tensor>)?.f_clamp_max(vocab - 1)?;
     let likeliest = logprobs.f_argmax(-1, true)?;
-    let ids = at.f_where_self(&given.f_eq(-1)?, &likeliest.f_where_self(&given.f_eq(-2)?, &given)?)?;
-    let found = logprobs.f_gather(1, &ids, false)?.f_to_kind(Kind::Double)?;
-    let both: Vec<f64> = Tensor::f_cat(&[ids.f_to_kind(Kind::Double)?, found], 1)?
-        .f_view(-1)?
-        .f_to_device(Device::Cpu)?
-        .try_into()?;
-    Ok(both
-        .chunks_exact(2)
-        .zip(requests)
-        .map(|(pair, request)| {
-            let valid =
-                pair[1].is_finite() || (matches!(request.choice, TokenChoice::Given(_)) && !pair[1].is_nan());
-            valid.then(|| SampledToken {
-                token: pair[0] as u32,
-                logprob: pair[1] as f32,
-                support: None,
-                top: Vec::new(),
-                value: None,
-            })
-        })
-        .collect())
+    let is_given = choice.f_le(-2.0)?;
+    let sampled = likeliest.f_where_self(&choice.f_eq(LIKELIEST)?, &at)?;
+    let ids = given.f_where_self(&is_given, &sampled)?;
+    let bits = logprobs.f_gather(1, &ids, false)?.f_view_dtype(Kind::Int)?;
+    Tensor::f_cat(&[ids.f_to_kind(Kind::Int)?, bits], 1)?.f_tr()?.f_contiguous()
+}
+
+/// Copies the results `[2, N]` of [`sample_tokens`] to the CPU: tokens with their log-probabilities.
+pub(super) fn read_tokens(tokens: &Tensor) -> Result<Vec<(u32, f32)>, TchError> {
+    let all: Vec<i32> = tokens.f_to_device(Device::Cpu)?.f_contiguous()?.f_view(-1)?.try_into()?;
+    let (tokens, bits) = all.split_at(all.len() / 2);
+    let logprobs = bits.iter().map(|bits| f32::from_bits(bits.cast_unsigned()));
+    Ok(tokens.iter().map(|token| token.cast_unsigned()).zip(logprobs).collect())
 }
 
 /// Adds the values of the states that tokens were sampled in. Copies these states to the CPU, if a request has a value

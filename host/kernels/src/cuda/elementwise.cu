@@ -112,6 +112,36 @@ __device__ void rms_norm(
     if (own.first == 0) reciprocals[own.row] = reciprocal;
 }
 
+// The numbers after rounding to the number format of a pointer.
+__device__ __forceinline__ Numbers rounded(const bf16*, Numbers numbers) {
+    for (int j = 0; j < PACK; j++) numbers.at[j] = low_bf16(to_bf16(numbers.at[j]));
+    return numbers;
+}
+
+__device__ __forceinline__ Numbers rounded(const float*, const Numbers& numbers) {
+    return numbers;
+}
+
+// The sum x + y, rounded, and its sum / rms(sum) gain with the bits of `rms_norm`.
+template <class T>
+__device__ void add_rms_norm(
+    const T* x, const T* y, const float* gain, T* sum, T* out, int rows, int width, int members, float epsilon) {
+    SHARED_MEMORY(shared);
+    Place own(rows, width, members);
+    float squares = 0;
+    if (own.inside)
+        for (int i = own.first; i < width; i += own.step) {
+            Numbers numbers = load(x + own.start + i), others = load(y + own.start + i);
+            for (int j = 0; j < PACK; j++) numbers.at[j] += others.at[j];
+            numbers = rounded(sum, numbers);
+            store(sum + own.start + i, numbers);
+            for (int j = 0; j < PACK; j++) squares = fmaf(numbers.at[j], numbers.at[j], squares);
+        }
+    float reciprocal = 1 / sqrtf(sum_of_row((float*)shared, squares, members) / width + epsilon);
+    // A thread reads the sums that it wrote itself.
+    if (own.inside) scale_row(sum, reciprocal, gain, out, width, own);
+}
+
 // x reciprocal gain.
 template <class T>
 __device__ void normalize(
@@ -166,16 +196,64 @@ __device__ void rotate(
     store(out + first, numbers);
 }
 
+// Heads of tokens: `heads` of queries, `kv_heads` of keys and as many of values. Queries and keys are normed if they have a
+// gain, rounded as `rms_norm` rounds, and rotated. Queries go to `out`; keys and values go to the slot of their token in
+// `cache`, which has the keys of a token, then its values. A warp has a head, of at most 32 packs.
+template <class T>
+__device__ void rotate_and_store(
+    const T* x, const float* q_gain, const float* k_gain, const float* cosines, const float* sines,
+    const long long* slots, T* out, T* cache, int tokens, int heads, int kv_heads, int width, float epsilon) {
+    SHARED_MEMORY(shared);
+    int all = heads + 2 * kv_heads;
+    Place own(tokens * all, width, 32);
+    bool inside = own.inside && own.first < width;
+    Numbers numbers;
+    float squares = 0;
+    if (inside) {
+        numbers = load(x + own.start + own.first);
+        for (int j = 0; j < PACK; j++) squares = fmaf(numbers.at[j], numbers.at[j], squares);
+    }
+    float reciprocal = 1;
+    if (q_gain || k_gain) reciprocal = 1 / sqrtf(sum_of_row((float*)shared, squares, 32) / width + epsilon);
+    if (!inside) return;
+
+    int token = own.row / all, head = own.row % all, column = own.first, half = width / 2;
+    bool is_query = head < heads, is_value = head >= heads + kv_heads;
+    if (!is_value) {
+        // The other half of the head is computed here too: that is faster than an exchange.
+        int other = column < half ? column + half : column - half;
+        Numbers swapped = load(x + own.start + other);
+        const float* gain = is_query ? q_gain : k_gain;
+        if (gain) {
+            Numbers gains = load(gain + column), other_gains = load(gain + other);
+            for (int j = 0; j < PACK; j++) {
+                numbers.at[j] = numbers.at[j] * reciprocal * gains.at[j];
+                swapped.at[j] = swapped.at[j] * reciprocal * other_gains.at[j];
+            }
+            numbers = rounded(x, numbers);
+            swapped = rounded(x, swapped);
+        }
+        long long row = (long long)token * width + column;
+        Numbers cosine = load(cosines + row), sine = load(sines + row);
+        for (int j = 0; j < PACK; j++)
+            numbers.at[j] = fmaf(swapped.at[j], sine.at[j], numbers.at[j] * cosine.at[j]);
+    }
+    T* to = is_query ? out + ((long long)token * heads + head) * width
+                     : cache + (slots[token] * 2 * kv_heads + head - heads) * width;
+    store(to + column, numbers);
+}
+
 __device__ __forceinline__ float sigmoid(float x) {
     return 1 / (1 + expf(-x));
 }
 
-// silu(gate) up.
+// silu(gate) up, for rows of `width` numbers. Rows of both factors begin `stride` numbers apart.
 template <class T>
-__device__ void gated(const T* gate, const T* up, T* out, int count) {
+__device__ void gated(const T* gate, const T* up, T* out, int count, int width, int stride) {
     long long first = first_number();
     if (first >= count) return;
-    Numbers gates = load(gate + first), ups = load(up + first);
+    long long from = first / width * stride + first % width;
+    Numbers gates = load(gate + from), ups = load(up + from);
     for (int j = 0; j < PACK; j++) gates.at[j] = gates.at[j] * sigmoid(gates.at[j]) * ups.at[j];
     store(out + first, gates);
 }
@@ -200,6 +278,18 @@ __device__ void gated_backward(const T* gradient, const T* gate, const T* up, T*
         const T* x, const float* gain, T* out, float* reciprocals, int rows, int width, int members, float epsilon) { \
         rms_norm<T>(x, gain, out, reciprocals, rows, width, members, epsilon);                                        \
     }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS) add_rms_norm_##suffix(                                      \
+        const T* x, const T* y, const float* gain, T* sum, T* out, int rows, int width, int members,                  \
+        float epsilon) {                                                                                              \
+        add_rms_norm<T>(x, y, gain, sum, out, rows, width, members, epsilon);                                         \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS) rotate_and_store_##suffix(                                  \
+        const T* x, const float* q_gain, const float* k_gain, const float* cosines, const float* sines,               \
+        const long long* slots, T* out, T* cache, int tokens, int heads, int kv_heads, int width,                     \
+        float epsilon) {                                                                                              \
+        rotate_and_store<T>(                                                                                          \
+            x, q_gain, k_gain, cosines, sines, slots, out, cache, tokens, heads, kv_heads, width, epsilon);           \
+    }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(THREADS) normalize_##suffix(                                         \
         const T* x, const float* reciprocals, const float* gain, T* out, int rows, int width, int members) {          \
         normalize<T>(x, reciprocals, gain, out, rows, width, members);                                                \
@@ -214,8 +304,8 @@ __device__ void gated_backward(const T* gradient, const T* gate, const T* up, T*
         rotate<T>(x, cosines, sines, out, count, heads, width, sign);                                                 \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(THREADS) gated_##suffix(                                             \
-        const T* gate, const T* up, T* out, int count) {                                                              \
-        gated<T>(gate, up, out, count);                                                                               \
+        const T* gate, const T* up, T* out, int count, int width, int stride) {                                       \
+        gated<T>(gate, up, out, count, width, stride);                                                                \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(THREADS) gated_backward_##suffix(                                    \
         const T* gradient, const T* gate, const T* up, T* d_gate, T* d_up, int count) {                               \

@@ -3,8 +3,11 @@
 //! libtorch needs three to ten launches for each of them, with temporaries in f32, which take longer than a small model's
 //! products. The kernels take contiguous tensors in f32 or bf16 whose rows have a multiple of 8 numbers, and compute in f32.
 
+mod generation;
 #[cfg(test)]
 mod tests;
+
+pub use generation::HeadInputs;
 
 use std::sync::Arc;
 
@@ -26,7 +29,7 @@ const PACK: i64 = 8;
 /// A sum of each thread.
 const SHARED: u32 = 4 * THREADS;
 
-pub(super) const KERNELS: [Kernel; 12] = [
+pub(super) const KERNELS: [Kernel; 16] = [
     Kernel { name: "rms_norm_bf16", threads: THREADS, shared: SHARED },
     Kernel { name: "rms_norm_f32", threads: THREADS, shared: SHARED },
     Kernel { name: "normalize_bf16", threads: THREADS, shared: 0 },
@@ -39,6 +42,10 @@ pub(super) const KERNELS: [Kernel; 12] = [
     Kernel { name: "gated_f32", threads: THREADS, shared: 0 },
     Kernel { name: "gated_backward_bf16", threads: THREADS, shared: 0 },
     Kernel { name: "gated_backward_f32", threads: THREADS, shared: 0 },
+    Kernel { name: "add_rms_norm_bf16", threads: THREADS, shared: SHARED },
+    Kernel { name: "add_rms_norm_f32", threads: THREADS, shared: SHARED },
+    Kernel { name: "rotate_and_store_bf16", threads: THREADS, shared: SHARED },
+    Kernel { name: "rotate_and_store_f32", threads: THREADS, shared: SHARED },
 ];
 
 /// Indices of the kernels for bf16, each before that for f32.
@@ -48,6 +55,8 @@ const NORMALIZE_BACKWARD: usize = 4;
 const ROTATE: usize = 6;
 const GATED: usize = 8;
 const GATED_BACKWARD: usize = 10;
+const ADD_RMS_NORM: usize = 12;
+const ROTATE_AND_STORE: usize = 14;
 
 /// The operations on a device.
 pub struct Elementwise {
@@ -172,10 +181,11 @@ impl Elementwise {
     /// As [`rms_norm`](Self::rms_norm).
     pub fn gate(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor, Error> {
         self.check("the factor of a gate", up, gate.kind(), &gate.size())?;
+        let width = Rows::new(gate)?.width;
         no_grad(|| {
             let out = gate.f_empty_like()?;
             let tensors = [gate, up, &out];
-            let numbers = [Argument::Count(gate.numel() as i32)];
+            let numbers = [gate.numel() as i64, width, width].map(|number| Argument::Count(number as i32));
             // SAFETY: as in `rms_norm`.
             unsafe { self.launch(GATED, gate, packs(gate), &tensors, numbers)? };
             Ok(out)
@@ -228,6 +238,22 @@ impl Elementwise {
         tensors: &[&Tensor],
         numbers: impl IntoIterator<Item = Argument>,
     ) -> Result<(), Error> {
+        let tensors = tensors.iter().map(|tensor| Argument::tensor(tensor));
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.launch_with(operation, x, blocks, tensors.chain(numbers)) }
+    }
+
+    /// Launches a kernel as [`launch`](Self::launch) does, with all its arguments in their order.
+    ///
+    /// # Safety
+    /// As [`Launch::launch`].
+    unsafe fn launch_with(
+        &self,
+        operation: usize,
+        x: &Tensor,
+        blocks: u32,
+        arguments: impl IntoIterator<Item = Argument>,
+    ) -> Result<(), Error> {
         if !Self::supports(x) {
             let expected = "f32 or bf16, contiguous, of a multiple of 8 numbers";
             return Err(Error::tensor("elementwise", "the numbers", expected, x));
@@ -236,8 +262,7 @@ impl Elementwise {
             return Ok(());
         }
         let kernel = KERNELS[operation + usize::from(x.kind() == Kind::Float)];
-        let tensors = tensors.iter().map(|tensor| Argument::tensor(tensor));
-        let arguments: Vec<Argument> = tensors.chain(numbers).collect();
+        let arguments: Vec<Argument> = arguments.into_iter().collect();
         // SAFETY: guaranteed by the caller.
         unsafe { self.launcher.launch(kernel, [blocks, 1], &arguments) }
     }

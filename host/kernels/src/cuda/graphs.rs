@@ -39,7 +39,7 @@ unsafe extern "C" {
 }
 
 /// Calls a function of the shim with a buffer for the reason of its failure.
-fn call(action: &str, function: impl FnOnce(*mut c_char, usize) -> bool) -> Result<(), Error> {
+pub(super) fn call(action: &str, function: impl FnOnce(*mut c_char, usize) -> bool) -> Result<(), Error> {
     let mut reason = [0; 1024];
     if function(reason.as_mut_ptr(), reason.len()) {
         return Ok(());

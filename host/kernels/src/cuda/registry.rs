@@ -7,13 +7,14 @@ use tch::Device;
 use super::compile::KernelSource;
 use super::error::Error;
 use super::launch::{Kernel, KernelSettings, Kernels, Launch};
-use super::{elementwise, head, paged};
+use super::{elementwise, head, paged, sampling};
 
 /// Sources with their kernels.
-pub(super) const SOURCES: [(&KernelSource, &[Kernel]); 3] = [
+pub(super) const SOURCES: [(&KernelSource, &[Kernel]); 4] = [
     (&head::SOURCE, &head::KERNELS),
     (&paged::SOURCE, &paged::KERNELS),
     (&elementwise::SOURCE, &elementwise::KERNELS),
+    (&sampling::SOURCE, &sampling::KERNELS),
 ];
 
 /// Devices whose kernels are open. They stay open until the process ends.

@@ -1,7 +1,7 @@
 //! The transformer: its only definition on libtorch, forward and backward.
 //!
-//! Training runs it over packed sequences ([`Pass`]); generation gives it an attention that keeps keys and
-//! values ([`forward_with_attention`]). The gradient is written out instead of left to libtorch's autograd,
+//! Training runs it over packed sequences ([`Pass`]); generation keeps keys and
+//! values in a cache ([`forward_cached`]). The gradient is written out instead of left to libtorch's autograd,
 //! because that needs less: a block keeps ten widths of the residual stream instead of about forty, nothing
 //! is kept twice, gradients are added to their buffers as they are computed, and a block can be run again
 //! from its input if memory is short (Chen et al. 2016, arXiv:1604.06174). Tests compare it with autograd on
@@ -11,6 +11,7 @@ mod adapter_rows;
 mod adapter_slots;
 mod attention;
 mod block;
+mod cached;
 mod elementwise;
 mod gradients;
 
@@ -28,6 +29,7 @@ use elementwise::{normalize_backward, rms_norm};
 
 pub use adapter_rows::{AdapterRows, AdapterRun};
 pub use adapter_slots::AdapterSlots;
+pub use cached::forward_cached;
 pub use gradients::Gradients;
 
 /// Gradient checkpointing: recomputation of activations in the backward pass.
@@ -130,25 +132,6 @@ pub fn hidden_states(
 ) -> Result<Tensor, Error> {
     let (frame, parts, tokens) = prepare(config, weights, adapters, packed)?;
     Ok(run_blocks(&frame, &tokens, |_, q, k, v| AttentionBlock::new(&parts, q, k, v)?.output())?)
-}
-
-/// Returns the hidden states `[T, H]` of `tokens` (`[T]`, i64) after the final norm, with an attention of the
-/// caller's, for example one over a KV cache.
-///
-/// `rope` has the T rows of the tokens' positions. `attend(layer, q, k, v)` gets rotated queries
-/// `[T, heads, D]` and keys `[T, kv_heads, D]`, and values `[T, kv_heads x D]`, and returns `[T, heads x D]`.
-///
-/// # Errors
-/// If libtorch or `attend` fails.
-pub fn forward_with_attention(
-    config: &Config,
-    weights: &Weights,
-    adapters: AdapterRows<'_>,
-    tokens: &Tensor,
-    rope: Rope,
-    attend: impl FnMut(usize, &Tensor, &Tensor, &Tensor) -> Result<Tensor, TchError>,
-) -> Result<Tensor, TchError> {
-    run_blocks(&Frame { config, weights, adapters, rope }, tokens, attend)
 }
 
 /// Runs all blocks and the final norm, and keeps nothing for a gradient.

@@ -142,6 +142,63 @@ impl From<Tensor> for WeightMatrix {
     }
 }
 
+/// Returns matrices as one, row after row, in their own memory. Returns `None` if they are not one after another in the same
+/// allocation.
+pub(crate) fn adjacent<const N: usize>(matrices: [&WeightMatrix; N]) -> Option<Tensor> {
+    let first = matrices.first()?.tensor()?;
+    let &[_, width] = first.size().as_slice() else { return None };
+    let (mut rows, mut next) = (0, first.data_ptr() as usize);
+    for matrix in matrices {
+        let tensor = matrix.tensor()?;
+        let &[own_rows, own_width] = tensor.size().as_slice() else { return None };
+        let follows = own_width == width
+            && tensor.kind() == first.kind()
+            && tensor.device() == first.device()
+            && tensor.is_contiguous()
+            && tensor.data_ptr() as usize == next;
+        if !follows {
+            return None;
+        }
+        rows += own_rows;
+        next += tensor.numel() * tensor.kind().elt_size_in_bytes();
+    }
+    // An error if it does not fit the allocation: then another one comes right after it.
+    first.f_as_strided([rows, width].as_slice(), [width, 1].as_slice(), None::<i64>).ok()
+}
+
+/// Moves matrices to one allocation, one after another, so that [`adjacent`] finds them. They stay where they are if they are
+/// not tensors of the same format, width and device, if autograd records them, or if memory runs out.
+pub(crate) fn place_together<const N: usize>(matrices: [&mut WeightMatrix; N]) {
+    let tensors: Option<Vec<&Tensor>> = matrices.iter().map(|matrix| matrix.tensor()).collect();
+    let Some(tensors) = tensors else { return };
+    let Some(first) = tensors.first() else { return };
+    let alike = |tensor: &&Tensor| {
+        tensor.dim() == 2
+            && tensor.size().last() == first.size().last()
+            && tensor.kind() == first.kind()
+            && tensor.device() == first.device()
+            && !tensor.requires_grad()
+    };
+    if !tensors.iter().all(alike) {
+        return;
+    }
+    let place = || {
+        let all = Tensor::f_cat(&tensors, 0)?;
+        let mut start = 0;
+        let part = |tensor: &&Tensor| {
+            let rows = tensor.size()[0];
+            start += rows;
+            all.f_narrow(0, start - rows, rows)
+        };
+        tensors.iter().map(part).collect::<Result<Vec<_>, TchError>>()
+    };
+    if let Ok(parts) = tch::no_grad(place) {
+        for (matrix, part) in matrices.into_iter().zip(parts) {
+            *matrix = part.into();
+        }
+    }
+}
+
 /// Divides the rows of a matrix into parts of at most [`UNPACKED_BYTES`], of whole panels.
 fn parts(matrix: &Matrix) -> impl Iterator<Item = Range<usize>> {
     let row = (4 * matrix.inputs()).max(1);

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::network::adapter::Projection;
 use crate::network::config::{Config, Family};
 use crate::network::tensor_set::TensorSet;
-use crate::network::weight_matrix::WeightMatrix;
+use crate::network::weight_matrix::{WeightMatrix, place_together};
 
 /// One transformer block. Projections are stored `[out, in]`; `H` is the width of the residual stream.
 #[derive(Debug)]
@@ -106,6 +106,21 @@ impl Layer {
         .filter_map(|(name, part)| Some((name, part?)))
     }
 
+    /// Moves the matrices of projections with the same input together, so that generation computes them by one product.
+    pub(crate) fn place_together(&mut self) {
+        let Self { q, k, v, gate, up, .. } = self;
+        place_together([q, k, v]);
+        place_together([gate, up]);
+    }
+
+    /// Does [`place_together`](Self::place_together) on a GPU, where the number of launches counts.
+    fn placed(mut self) -> Self {
+        if self.q.device().is_cuda() {
+            self.place_together();
+        }
+        self
+    }
+
     fn matrices_mut(&mut self) -> [&mut WeightMatrix; 7] {
         let Self { q, k, v, o, gate, up, down, .. } = self;
         [q, k, v, o, gate, up, down]
@@ -172,7 +187,7 @@ impl Weights {
             let full = |name: &str| format!("model.layers.{i}.{name}");
             let vector = |name: &str, length: i64| vector(&full(name), length);
             let matrix = |name: &str, outputs: i64, inputs: i64| matrix(&full(name), outputs, inputs);
-            layers.push(Layer {
+            let layer = Layer {
                 attention_norm: vector("input_layernorm.weight", h)?,
                 q: matrix("self_attn.q_proj.weight", q, h)?,
                 k: matrix("self_attn.k_proj.weight", kv, h)?,
@@ -187,7 +202,9 @@ impl Weights {
                 gate: matrix("mlp.gate_proj.weight", f, h)?,
                 up: matrix("mlp.up_proj.weight", f, h)?,
                 down: matrix("mlp.down_proj.weight", h, f)?,
-            });
+            };
+            // Layer by layer, so that the memory of the single matrices becomes that of the next layer's.
+            layers.push(layer.placed());
         }
         let norm = vector("model.norm.weight", h)?;
         let head = if config.tied { None } else { Some(matrix("lm_head.weight", config.vocab, h)?) };
@@ -266,7 +283,16 @@ impl Weights {
         [first].into_iter().chain(layers).chain([norm]).chain(head)
     }
 
-    fn try_map<E>(&self, mut f: impl FnMut(&Tensor) -> Result<Tensor, E>) -> Result<Self, E> {
+    fn try_map<E>(&self, f: impl FnMut(&Tensor) -> Result<Tensor, E>) -> Result<Self, E> {
+        self.try_map_layers(f, |layer| layer)
+    }
+
+    /// Applies a function to all tensors, and then another one to each new layer.
+    fn try_map_layers<E>(
+        &self,
+        mut f: impl FnMut(&Tensor) -> Result<Tensor, E>,
+        mut complete: impl FnMut(Layer) -> Layer,
+    ) -> Result<Self, E> {
         let mut layer = |l: &Layer| {
             let mut optional = |t: &Option<Tensor>| t.as_ref().map(&mut f).transpose();
             let (q_bias, k_bias, v_bias) = (optional(&l.q_bias)?, optional(&l.k_bias)?, optional(&l.v_bias)?);
@@ -288,7 +314,7 @@ impl Weights {
                 down: l.down.try_map(&mut f)?,
             })
         };
-        let layers = self.layers.iter().map(&mut layer).collect::<Result<_, _>>()?;
+        let layers = self.layers.iter().map(|l| layer(l).map(&mut complete)).collect::<Result<_, _>>()?;
         let head = self.head.as_ref().map(|head| head.try_map(&mut f)).transpose()?;
         Ok(Self { embed: self.embed.try_map(&mut f)?, layers, norm: f(&self.norm)?, head })
     }
@@ -303,6 +329,21 @@ impl TensorSet for Weights {
 
     fn map(&self, mut f: impl FnMut(&Tensor) -> Tensor) -> Self {
         let Ok(weights) = self.try_map(|t| Ok::<_, Infallible>(f(t)));
+        weights
+    }
+
+    fn copy(&self) -> Self {
+        let copy = |t: &Tensor| Ok::<_, Infallible>(tch::no_grad(|| t.detach().copy()));
+        let Ok(weights) = self.try_map_layers(copy, Layer::placed);
+        weights
+    }
+
+    fn to_device(&self, device: Device) -> Self {
+        if self.device() == device {
+            // Memory that others share stays where it is.
+            return self.map(|t| t.to_device(device));
+        }
+        let Ok(weights) = self.try_map_layers(|t| Ok::<_, Infallible>(t.to_device(device)), Layer::placed);
         weights
     }
 }

@@ -91,6 +91,100 @@ fn gates_equal_those_in_f64() {
 }
 
 #[test]
+fn a_sum_with_its_norm_has_the_bits_of_both_operations() {
+    tch::manual_seed(4);
+    for kind in [Kind::Float, Kind::BFloat16] {
+        for (rows, width) in [(1, 8), (9, 128), (17, 264), (3, 2056)] {
+            let [x, y] = [0, 1].map(|_| random(&[rows, width], kind));
+            let gain = random(&[width], Kind::Float);
+            let (sum, normed) = emulated(1).add_rms_norm(&x, &y, &gain, 1e-5).unwrap();
+            assert!(sum.equal(&(&x + &y)), "{kind:?}");
+            let (expected, _) = emulated(2).rms_norm(&sum, &gain, 1e-5).unwrap();
+            assert!(normed.equal(&expected), "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn a_gate_of_halves_has_the_bits_of_a_gate() {
+    tch::manual_seed(5);
+    for kind in [Kind::Float, Kind::BFloat16] {
+        for (rows, width) in [(1, 8), (7, 1000), (3, 96)] {
+            let halves = random(&[rows, 2 * width], kind) * 3;
+            let got = emulated(1).gate_halves(&halves).unwrap();
+            let [gate, up] = [0, width].map(|start| halves.narrow(1, start, width).contiguous());
+            assert!(got.equal(&emulated(2).gate(&gate, &up).unwrap()), "{kind:?}");
+        }
+    }
+    assert!(emulated(1).gate_halves(&random(&[4, 24], Kind::Float)).is_err());
+}
+
+/// Norms of single heads, rotation and the copy to the cache as separate operations. Returns the queries and the cache.
+fn separate(heads: i64, inputs: &HeadInputs<'_>) -> (Tensor, Tensor) {
+    let kernels = emulated(2);
+    let (cache, width) = (inputs.cache.copy(), inputs.cache.size()[3]);
+    let kv_heads = cache.size()[2];
+    let part = |start: i64, count: i64, gain: Option<&Tensor>| {
+        let x = inputs.qkv.narrow(1, start * width, count * width).contiguous().view([-1, count, width]);
+        match gain {
+            Some(gain) => kernels.rms_norm(&x, gain, 1e-6).unwrap().0,
+            None => x,
+        }
+    };
+    let rotate = |x: Tensor| kernels.rotate(&x, inputs.tables, false).unwrap();
+    let q = rotate(part(0, heads, inputs.q_gain));
+    let k = rotate(part(heads, kv_heads, inputs.k_gain));
+    let new = Tensor::stack(&[k, part(heads + kv_heads, kv_heads, None)], 1);
+    let _ = cache.shallow_clone().index_copy_(0, inputs.slots, &new);
+    (q, cache)
+}
+
+#[test]
+fn heads_that_are_rotated_and_stored_have_the_bits_of_separate_operations() {
+    tch::manual_seed(6);
+    let shapes = [(1, 1, 1, 16), (5, 3, 1, 64), (20, 16, 8, 128), (3, 4, 2, 80), (2, 2, 1, 256)];
+    for kind in [Kind::Float, Kind::BFloat16] {
+        for (tokens, heads, kv_heads, width) in shapes {
+            let qkv = random(&[tokens, (heads + 2 * kv_heads) * width], kind);
+            let [cosines, sines] = [0, 1].map(|_| random(&[tokens, width], Kind::Float));
+            let [q_gain, k_gain] = [0, 1].map(|_| random(&[width], Kind::Float));
+            let slots = Tensor::randperm(40, (Kind::Int64, Device::Cpu)).i(..tokens);
+            let before = random(&[40, 2, kv_heads, width], kind);
+            for gains in [[Some(&q_gain), Some(&k_gain)], [None, None], [None, Some(&k_gain)]] {
+                let cache = before.copy();
+                let [q_gain, k_gain] = gains;
+                let tables = [&cosines, &sines];
+                let inputs = HeadInputs { qkv: &qkv, q_gain, k_gain, tables, slots: &slots, cache: &cache };
+                let (expected, expected_cache) = separate(heads, &inputs);
+                let q = emulated(1).rotate_and_store(&inputs, 1e-6).unwrap();
+                let what = format!("{tokens} x {heads} and {kv_heads} x {width} in {kind:?}");
+                assert!(q.equal(&expected), "queries of {what}");
+                assert!(cache.equal(&expected_cache), "cache of {what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn heads_that_do_not_fit_are_errors() {
+    let float = |shape: &[i64]| random(shape, Kind::Float);
+    let slots = Tensor::zeros([2], (Kind::Int64, Device::Cpu));
+    let run = |qkv: &Tensor, cache: &Tensor, slots: &Tensor| {
+        let table = float(&[2, *cache.size().last().unwrap()]);
+        let tables = [&table, &table];
+        let inputs = HeadInputs { qkv, q_gain: None, k_gain: None, tables, slots, cache };
+        emulated(1).rotate_and_store(&inputs, 1e-6)
+    };
+    let (qkv, cache) = (float(&[2, 64]), float(&[4, 2, 1, 16]));
+    assert_eq!(run(&qkv, &cache, &slots).unwrap().size(), [2, 2, 16]);
+    assert!(run(&float(&[2, 72]), &cache, &slots).is_err(), "half a head");
+    assert!(run(&float(&[2, 16]), &cache, &slots).is_err(), "no room for the values");
+    assert!(run(&float(&[2, 96]), &float(&[4, 2, 1, 24]), &slots).is_err(), "halves of 12 numbers");
+    assert!(run(&qkv, &cache.to_kind(Kind::BFloat16), &slots).is_err(), "another format");
+    assert!(run(&qkv, &cache, &slots.to_kind(Kind::Int)).is_err(), "slots of 32 bits");
+}
+
+#[test]
 fn tensors_that_the_kernels_do_not_take_are_errors() {
     let x = random(&[4, 24], Kind::Float);
     assert!(Elementwise::supports(&x));

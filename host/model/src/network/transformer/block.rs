@@ -39,6 +39,32 @@ pub(super) struct BlockActivations<A> {
 }
 
 impl Frame<'_> {
+    /// Returns a projection of `x` with its bias and the adapters' parts.
+    pub(super) fn project(
+        &self,
+        i: usize,
+        projection: Projection,
+        x: &Tensor,
+    ) -> Result<(Tensor, LowRankInputs), TchError> {
+        let y = self.weights.layers[i].projection(projection).linear(x)?;
+        let inner = self.complete(i, projection, x, &y)?;
+        Ok((y, inner))
+    }
+
+    /// Adds the bias and the adapters' parts of a projection of `x` to the product `y` of its matrix, in place.
+    pub(super) fn complete(
+        &self,
+        i: usize,
+        projection: Projection,
+        x: &Tensor,
+        y: &Tensor,
+    ) -> Result<LowRankInputs, TchError> {
+        if let Some(bias) = self.weights.layers[i].bias(projection) {
+            let _ = y.shallow_clone().f_add_(&bias.f_to_kind(y.kind())?)?;
+        }
+        self.adapters.add(i, projection, x, y)
+    }
+
     /// Returns the block's output for its input `x` (`[T, H]`), and the tensors that its gradient needs.
     ///
     /// `attend(q, k, v)` gets rotated queries `[T, heads, D]` and keys `[T, kv_heads, D]`, and values
@@ -52,11 +78,8 @@ impl Frame<'_> {
         let (config, layer) = (self.config, &self.weights.layers[i]);
         let mut low_rank: [LowRankInputs; 7] = Default::default();
         let mut project = |projection: Projection, x: &Tensor| {
-            let mut y = layer.projection(projection).linear(x)?;
-            if let Some(bias) = layer.bias(projection) {
-                let _ = y.f_add_(&bias.f_to_kind(y.kind())?)?;
-            }
-            low_rank[projection as usize] = self.adapters.add(i, projection, x, &y)?;
+            let (y, inner) = self.project(i, projection, x)?;
+            low_rank[projection as usize] = inner;
             Ok::<_, TchError>(y)
         };
         let (normed, input_rstd) = rms_norm(x, config.rms_eps, &layer.attention_norm)?;
@@ -175,7 +198,12 @@ impl Frame<'_> {
 
     /// Applies the norm of single heads, in families that have it, and the rotary embedding to queries or
     /// keys `[T, heads x D]`. Returns `[T, heads, D]`.
-    fn norm_and_rotate(&self, x: &Tensor, heads: i64, gain: Option<&Tensor>) -> Result<Tensor, TchError> {
+    pub(super) fn norm_and_rotate(
+        &self,
+        x: &Tensor,
+        heads: i64,
+        gain: Option<&Tensor>,
+    ) -> Result<Tensor, TchError> {
         let x = x.f_view([-1, heads, self.config.head_dim])?;
         match gain {
             Some(gain) => rotate(&rms_norm(&x, self.config.rms_eps, gain)?.0, &self.rope, false),

@@ -5,7 +5,7 @@
 
 use pl_kernels::cpu::fused;
 use pl_kernels::cuda;
-use pl_kernels::cuda::elementwise::Elementwise;
+use pl_kernels::cuda::elementwise::{Elementwise, HeadInputs};
 use tch::{Kind, TchError, Tensor};
 
 use crate::network::parallel::workers;
@@ -27,6 +27,34 @@ pub(super) fn rms_norm(x: &Tensor, eps: f64, gain: &Tensor) -> Result<(Tensor, T
     }
     let rstd = reciprocal_rms(x, eps)?;
     Ok((normalize(x, &rstd, gain)?, rstd))
+}
+
+/// Adds `x` to `y`, whose memory may become that of the sum. Returns the sum and its RMS norm.
+pub(super) fn add_rms_norm(
+    mut y: Tensor,
+    x: &Tensor,
+    eps: f64,
+    gain: &Tensor,
+) -> Result<(Tensor, Tensor), TchError> {
+    if let Some(kernels) = on_gpu(&[&y, x], &[gain]) {
+        return Ok(kernels.add_rms_norm(&y, x, gain, eps)?);
+    }
+    let sum = y.f_add_(x)?;
+    let normed = rms_norm(&sum, eps, gain)?.0;
+    Ok((sum, normed))
+}
+
+/// Applies the norm of single heads and the rotation to queries and keys, and writes keys and values to a cache, if kernels
+/// take the tensors. Returns the queries `[T, heads, D]`.
+pub(super) fn rotate_and_store(inputs: &HeadInputs<'_>, eps: f64) -> Result<Option<Tensor>, TchError> {
+    let HeadInputs { qkv, q_gain, k_gain, tables: [cos, sin], slots: _, cache } = inputs;
+    let wide: Vec<&Tensor> = [Some(*cos), Some(*sin), *q_gain, *k_gain].into_iter().flatten().collect();
+    let fits =
+        cache.kind() == qkv.kind() && cache.size().last().is_some_and(|width| Elementwise::stores(*width));
+    match on_gpu(&[qkv], &wide).filter(|_| fits) {
+        Some(kernels) => Ok(Some(kernels.rotate_and_store(inputs, eps)?)),
+        None => Ok(None),
+    }
 }
 
 /// Computes the RMS norm with the reciprocal root mean squares of `x`.
@@ -124,6 +152,15 @@ pub(super) fn gate(gate: &Tensor, up: &Tensor) -> Result<Tensor, TchError> {
     // SAFETY: contiguous f32 tensors on the CPU; the result is new.
     unsafe { fused::gate(workers(), values(&gate), values(&up), values_mut(&out)) };
     Ok(out)
+}
+
+/// Computes [`gate`] of the halves of rows `[T, 2 F]`: the gate, then the other factor.
+pub(super) fn gate_halves(halves: &Tensor) -> Result<Tensor, TchError> {
+    let width = halves.size().last().copied().unwrap_or(0) / 2;
+    if let Some(kernels) = on_gpu(&[halves], &[]).filter(|_| width % 8 == 0) {
+        return Ok(kernels.gate_halves(halves)?);
+    }
+    gate(&halves.f_narrow(-1, 0, width)?, &halves.f_narrow(-1, width, width)?)
 }
 
 /// Returns the gradients of [`gate`] with respect to the gate and to `up`.
