@@ -34,6 +34,7 @@ struct Run {
     /// Tokens per second, of the faster of two rounds after the first, which records.
     rate: f64,
     replayed_steps: u64,
+    steps_ahead: u64,
     steps: u64,
 }
 
@@ -91,6 +92,7 @@ fn main() {
                 "graphs_tokens_per_second": graphs.rate,
                 "steps": graphs.steps,
                 "replayed_steps": graphs.replayed_steps,
+                "steps_ahead": graphs.steps_ahead,
                 "equal_tokens": equal as f64 / total as f64,
                 "largest_gap": gap,
             })
@@ -142,7 +144,7 @@ fn run(model: &Model, dtype: Dtype, case: &Case, new: u32, enforce_eager: bool) 
     let engine = LlmEngine::start(vec![base], policies, config).expect("an engine");
     let runtime = Runtime::new().expect("a runtime");
     let vocabulary = model.config.vocab as u32;
-    let mut best = Run { completions: Vec::new(), rate: 0.0, replayed_steps: 0, steps: 0 };
+    let mut best = Run { completions: Vec::new(), rate: 0.0, replayed_steps: 0, steps_ahead: 0, steps: 0 };
     for round in 0..3 {
         let start = Instant::now();
         let running: Vec<_> = (0..case.rows)
@@ -174,6 +176,7 @@ fn run(model: &Model, dtype: Dtype, case: &Case, new: u32, enforce_eager: bool) 
         best.completions.extend(completions);
     }
     let stats = engine.stats();
-    (best.steps, best.replayed_steps) = (stats.steps, stats.replayed_steps);
+    (best.steps, best.replayed_steps, best.steps_ahead) =
+        (stats.steps, stats.replayed_steps, stats.steps_ahead);
     best
 }

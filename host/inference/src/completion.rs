@@ -67,6 +67,11 @@ impl CompletionState {
         self.logprobs.len()
     }
 
+    /// Largest number of tokens that it still gets.
+    pub(crate) fn remaining(&self) -> usize {
+        self.max_tokens.saturating_sub(self.token_count())
+    }
+
     /// Records that other weights sample the tokens after the first `count`.
     pub(crate) fn change_version(&mut self, count: usize, version: u64) {
         let token = u32::try_from(count).unwrap_or(u32::MAX);

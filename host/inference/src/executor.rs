@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use pl_model::libtorch;
 use pl_model::{Adapter, Config};
-use tch::TchError;
+use tch::{TchError, Tensor};
 
 use crate::config::BaseModel;
 use crate::sampler::{SampleRequest, SampledToken};
@@ -66,6 +66,8 @@ pub(crate) trait Executor: Sized {
     type Cache;
     /// Logits of one step, until tokens are sampled from them.
     type Logits;
+    /// Tokens of one step, until they are read.
+    type Tokens;
 
     /// Loads a base model for sequences of at most `positions` tokens. With `share`, its tensors will not
     /// change and need not be copied.
@@ -94,18 +96,27 @@ pub(crate) trait Executor: Sized {
         cache: &mut Self::Cache,
         batch: &TokenBatch<'_, Self::Adapter>,
     ) -> Result<Self::Logits, ExecutorError>;
-    /// Samples tokens. An element is `None` if its logits are not a distribution.
+    /// Returns the tokens at the indices `rows`, in 32 bits on the device, if a step can read them there before they are
+    /// read here.
+    fn next_tokens(&self, _tokens: &Self::Tokens, _rows: &[usize]) -> Result<Option<Tensor>, ExecutorError> {
+        Ok(None)
+    }
+    /// Samples tokens.
     fn sample(
         &self,
         logits: Self::Logits,
         requests: &[SampleRequest<'_>],
-    ) -> Result<Vec<Option<SampledToken>>, ExecutorError>;
+    ) -> Result<Self::Tokens, ExecutorError>;
+    /// Waits for tokens. An element is `None` if its logits are not a distribution.
+    fn read(&self, tokens: Self::Tokens) -> Result<Vec<Option<SampledToken>>, ExecutorError>;
 }
 
 /// Tokens of several sequences that go through one base model in one step.
 pub(crate) struct TokenBatch<'a, A> {
     /// The segments, end to end; those with the same adapter are adjacent.
     pub(crate) segments: Vec<BatchSegment<'a, A>>,
+    /// Result of [`Executor::next_tokens`] in place of the segments' tokens, of which each has one.
+    pub(crate) next_tokens: Option<Tensor>,
 }
 
 /// The newest tokens of one sequence.

@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pl_kernels::cpu::BLOCK;
-use pl_kernels::cuda::Graphs;
+use pl_kernels::cuda::{Graphs, upload};
 use pl_model::{Adapter, Config, Rope, TensorSet, Weights};
 use tch::{Device, TchError, Tensor};
 
@@ -33,6 +33,7 @@ use crate::stats::Counters;
 use decode_graphs::DecodeGraphs;
 use graph_recorder::GraphRecorder;
 use plain_step::PlainStep;
+use sampling::StepTokens;
 
 pub use decode_graphs::graph_bytes;
 
@@ -41,6 +42,8 @@ pub(crate) struct Libtorch {
     device: Device,
     /// `None` if all steps take the plain way.
     recorder: Option<Rc<dyn GraphRecorder>>,
+    /// True if steps begin before the tokens of the one before are read.
+    ahead: bool,
     counters: Arc<Counters>,
     /// Number of models that were loaded.
     loaded: Cell<u64>,
@@ -59,7 +62,7 @@ impl Libtorch {
             },
             _ => None,
         };
-        Self { device, recorder, counters, loaded: Cell::new(0) }
+        Self { device, recorder, ahead: device.is_cuda(), counters, loaded: Cell::new(0) }
     }
 }
 
@@ -122,6 +125,7 @@ impl Executor for Libtorch {
     type Cache = KvCacheTensors;
     /// `[rows, V]`, f32.
     type Logits = StepTensors;
+    type Tokens = StepTokens;
 
     fn load_weights(
         &self,
@@ -215,17 +219,30 @@ impl Executor for Libtorch {
         let all = rows.iter().copied().eq(0..hidden.size()[0]);
         let hidden = match all {
             true => hidden,
-            false => hidden.f_index_select(0, &Tensor::f_from_slice(&rows)?.f_to_device(self.device)?)?,
+            false => hidden.f_index_select(0, &upload(&Tensor::f_from_slice(&rows)?, self.device)?)?,
         };
         Ok(StepTensors { logits: model.weights.unembed().logits(&hidden)?, hidden })
     }
 
-    fn sample(
-        &self,
-        step: StepTensors,
-        requests: &[SampleRequest<'_>],
-    ) -> Result<Vec<Option<SampledToken>>, ExecutorError> {
+    fn next_tokens(&self, tokens: &StepTokens, rows: &[usize]) -> Result<Option<Tensor>, ExecutorError> {
+        let StepTokens::Sampled { tokens, .. } = tokens else { return Ok(None) };
+        if !self.ahead {
+            return Ok(None);
+        }
+        if rows.iter().copied().eq(0..tokens.numel()) {
+            return Ok(Some(tokens.shallow_clone()));
+        }
+        let rows: Vec<i64> = rows.iter().map(|row| *row as i64).collect();
+        let rows = upload(&Tensor::f_from_slice(&rows)?, self.device)?;
+        Ok(Some(tokens.f_index_select(0, &rows)?))
+    }
+
+    fn sample(&self, step: StepTensors, requests: &[SampleRequest<'_>]) -> Result<StepTokens, ExecutorError> {
         Ok(sampling::sample(&step, requests)?)
+    }
+
+    fn read(&self, tokens: StepTokens) -> Result<Vec<Option<SampledToken>>, ExecutorError> {
+        Ok(sampling::read(tokens)?)
     }
 }
 

@@ -101,6 +101,7 @@ impl Executor for Native {
     type Adapter = PackedAdapter;
     type Cache = KvCache;
     type Logits = Logits;
+    type Tokens = Vec<Option<SampledToken>>;
 
     fn load_weights(
         &self,
@@ -218,11 +219,7 @@ impl Executor for Native {
         Ok(Pass::new(&self.cpu, weights, batch).run(cache))
     }
 
-    fn sample(
-        &self,
-        logits: Logits,
-        requests: &[SampleRequest<'_>],
-    ) -> Result<Vec<Option<SampledToken>>, ExecutorError> {
+    fn sample(&self, logits: Logits, requests: &[SampleRequest<'_>]) -> Result<Self::Tokens, ExecutorError> {
         let Logits { values, vocab, states, hidden } = logits;
         let sampled: Vec<OnceLock<Option<SampledToken>>> = requests.iter().map(|_| OnceLock::new()).collect();
         let level = self.cpu.level();
@@ -242,6 +239,10 @@ impl Executor for Native {
             });
         });
         Ok(sampled.into_iter().map(|cell| cell.into_inner().flatten()).collect())
+    }
+
+    fn read(&self, tokens: Self::Tokens) -> Result<Vec<Option<SampledToken>>, ExecutorError> {
+        Ok(tokens)
     }
 }
 

@@ -15,6 +15,8 @@ pub struct EngineStats {
     pub steps: u64,
     /// Passes that were replayed as a CUDA graph.
     pub replayed_steps: u64,
+    /// Passes that began before the tokens of the one before were read.
+    pub steps_ahead: u64,
     /// Sequences that gave up their cache blocks for another sequence.
     pub preemptions: u64,
 }
@@ -27,6 +29,7 @@ pub(crate) struct Counters {
     pub(crate) generated_tokens: AtomicU64,
     pub(crate) steps: AtomicU64,
     pub(crate) replayed_steps: AtomicU64,
+    pub(crate) steps_ahead: AtomicU64,
     pub(crate) preemptions: AtomicU64,
 }
 
@@ -38,6 +41,7 @@ impl Counters {
             generated_tokens: self.generated_tokens.load(Ordering::Relaxed),
             steps: self.steps.load(Ordering::Relaxed),
             replayed_steps: self.replayed_steps.load(Ordering::Relaxed),
+            steps_ahead: self.steps_ahead.load(Ordering::Relaxed),
             preemptions: self.preemptions.load(Ordering::Relaxed),
         }
     }

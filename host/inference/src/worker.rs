@@ -4,6 +4,7 @@
 //! them until the logits after the last one are available. A prompt is prefilled over several steps, together
 //! with completions that contribute one token each; a preempted completion is recomputed the same way.
 
+mod ahead;
 mod updates;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,6 +32,7 @@ use crate::sequence_weights::SequenceWeights;
 use crate::stats::Counters;
 use crate::validate::validate;
 
+use self::ahead::LaunchedStep;
 use self::updates::Awaiting;
 
 pub(crate) struct Worker<E: Executor> {
@@ -42,8 +44,20 @@ pub(crate) struct Worker<E: Executor> {
     scheduler: Scheduler<E>,
     grammars: Grammars,
     awaiting: Awaiting<E>,
+    /// A step that runs while the results of the one before are applied.
+    launched: Option<LaunchedStep<E>>,
     /// True between [`EngineCommand::Pause`] and [`EngineCommand::Resume`].
     paused: bool,
+}
+
+/// A batch that ran, whose tokens may not be there yet.
+struct BatchRun<E: Executor> {
+    /// Outputs without tokens, by index of their sequence.
+    outputs: Vec<(usize, StepOutput)>,
+    /// Numbers of tokens of the sequences that have any, in the order of `outputs`.
+    counts: Vec<(usize, usize)>,
+    /// `None` if no tokens are sampled.
+    tokens: Option<E::Tokens>,
 }
 
 impl<E: Executor> Worker<E> {
@@ -64,6 +78,7 @@ impl<E: Executor> Worker<E> {
             scheduler,
             grammars: Grammars::default(),
             awaiting: Awaiting::default(),
+            launched: None,
             paused: false,
         }
     }
@@ -94,7 +109,10 @@ impl<E: Executor> Worker<E> {
         }
         loop {
             match self.receiver.try_recv() {
-                Ok(message) => self.handle(message),
+                Ok(message) => {
+                    self.finish_launched();
+                    self.handle(message);
+                }
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
@@ -191,6 +209,9 @@ impl<E: Executor> Worker<E> {
 
     /// Runs one step of every scheduled sequence.
     fn step(&mut self) {
+        if let Some(launched) = self.launched.take() {
+            return self.go_ahead(launched);
+        }
         let scheduled = self.scheduler.schedule(&mut self.policies);
         let running = &self.scheduler.running;
         let mut order: Vec<usize> = (0..running.len()).filter(|i| scheduled[*i] > 0).collect();
@@ -202,7 +223,15 @@ impl<E: Executor> Worker<E> {
         order.sort_by_key(|i| (keys[*i], *i));
         let mut outputs = Vec::new();
         for batch in order.chunk_by(|a, b| keys[*a].0 == keys[*b].0) {
-            match self.run_batch(batch, &scheduled) {
+            let read = match self.run_batch(batch, &scheduled) {
+                Ok(ran) if batch.len() == scheduled.len() => match LaunchedStep::new(ran, self) {
+                    Ok(launched) => return self.go_ahead(launched),
+                    Err(ran) => self.read_batch(ran),
+                },
+                Ok(ran) => self.read_batch(ran),
+                Err(error) => Err(error),
+            };
+            match read {
                 Ok(batch_outputs) => outputs.extend(batch_outputs),
                 Err(error) => {
                     for i in batch {
@@ -214,13 +243,8 @@ impl<E: Executor> Worker<E> {
         self.apply_outputs(outputs, &scheduled);
     }
 
-    /// Runs the sequences at the indices `batch`, which share their base weights. Returns the output of each,
-    /// by index.
-    fn run_batch(
-        &mut self,
-        batch: &[usize],
-        scheduled: &[usize],
-    ) -> Result<Vec<(usize, StepOutput)>, ExecutorError> {
+    /// Runs the sequences at the indices `batch`, which share their base weights.
+    fn run_batch(&mut self, batch: &[usize], scheduled: &[usize]) -> Result<BatchRun<E>, ExecutorError> {
         let Self { executor, policies, scheduler, requests, counters, .. } = self;
         let mut outputs: Vec<(usize, StepOutput)> = Vec::new();
         // Per token to sample: index of the sequence, row of logits, choice, tokens that its grammar allows.
@@ -245,7 +269,8 @@ impl<E: Executor> Worker<E> {
             outputs.push((*i, output));
         }
         let running = &scheduler.running;
-        let Some((first, _)) = outputs.first() else { return Ok(outputs) };
+        let counts = choices.chunk_by(|a, b| a.0 == b.0).map(|own| (own[0].0, own.len())).collect();
+        let Some((first, _)) = outputs.first() else { return Ok(BatchRun { outputs, counts, tokens: None }) };
         let policy = running[*first].policy();
         let segments = outputs.iter().map(|(i, output)| {
             let sequence = &running[*i];
@@ -257,7 +282,7 @@ impl<E: Executor> Worker<E> {
                 logit_count: output.logit_count,
             }
         });
-        let batch = TokenBatch { segments: segments.collect() };
+        let batch = TokenBatch { segments: segments.collect(), next_tokens: None };
         let sample_requests: Vec<SampleRequest<'_>> = choices
             .iter()
             .filter_map(|(i, row, choice, mask)| {
@@ -271,22 +296,34 @@ impl<E: Executor> Worker<E> {
             })
             .collect();
         let cache = &mut policies.bases[policy.base].cache;
-        let sampled = catch_unwind(AssertUnwindSafe(|| {
+        let tokens = catch_unwind(AssertUnwindSafe(|| {
             let logits = executor.step(&policy.weights, cache, &batch)?;
-            if sample_requests.is_empty() {
-                Ok(Vec::new())
-            } else {
-                executor.sample(logits, &sample_requests)
+            match sample_requests.is_empty() {
+                true => Ok(None),
+                false => executor.sample(logits, &sample_requests).map(Some),
             }
         }))
         .unwrap_or_else(|panic| Err(ExecutorError::from_panic(&*panic)))?;
         counters.steps.fetch_add(1, Ordering::Relaxed);
-        let mut sampled = sampled.into_iter();
+        Ok(BatchRun { outputs, counts, tokens })
+    }
+
+    /// Waits for a batch's tokens. Returns the output of each sequence, by index.
+    fn read_batch(&self, ran: BatchRun<E>) -> Result<Vec<(usize, StepOutput)>, ExecutorError> {
+        let BatchRun { mut outputs, counts, tokens } = ran;
+        let Some(tokens) = tokens else { return Ok(outputs) };
+        let mut sampled = self.read_tokens(tokens)?.into_iter();
+        let mut counts = counts.into_iter().peekable();
         for (i, output) in &mut outputs {
-            let count = choices.iter().filter(|(index, ..)| index == i).count();
+            let count = counts.next_if(|(index, _)| index == i).map_or(0, |(_, count)| count);
             output.sampled = sampled.by_ref().take(count).collect();
         }
         Ok(outputs)
+    }
+
+    fn read_tokens(&self, tokens: E::Tokens) -> Result<Vec<Option<SampledToken>>, ExecutorError> {
+        catch_unwind(AssertUnwindSafe(|| self.executor.read(tokens)))
+            .unwrap_or_else(|panic| Err(ExecutorError::from_panic(&*panic)))
     }
 
     /// Advances the running sequences by a step's outputs.

@@ -3,6 +3,7 @@
 use std::rc::{Rc, Weak};
 
 use pl_kernels::cpu::BLOCK;
+use pl_kernels::cuda::upload;
 use pl_model::{AdapterRows, AdapterSlots, forward_cached};
 use tch::{Device, Kind, TchError, Tensor};
 
@@ -72,7 +73,11 @@ impl DecodeInputs {
                 columns[index * rows + row] = value;
             }
         }
-        self.numbers.f_copy_(&Tensor::f_from_slice(&numbers)?)?;
+        let device = self.numbers.device();
+        self.numbers.f_copy_(&upload(&Tensor::f_from_slice(&numbers)?, device)?)?;
+        if let Some(tokens) = &batch.next_tokens {
+            self.numbers.f_narrow(0, 0, batch.segments.len() as i64)?.f_copy_(tokens)?;
+        }
         if let Some(scales) = &mut self.scales {
             let ranks = scales.size()[1] as usize;
             let mut values = vec![0f32; rows * ranks];
@@ -81,7 +86,8 @@ impl DecodeInputs {
                 let first = row * ranks + first_rank(own);
                 values[first..first + own.factors.rank].fill(own.factors.scale() as f32);
             }
-            scales.f_copy_(&Tensor::f_from_slice(&values)?.f_view([rows as i64, ranks as i64])?)?;
+            let values = Tensor::f_from_slice(&values)?.f_view([rows as i64, ranks as i64])?;
+            scales.f_copy_(&upload(&values, device)?)?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use pl_kernels::cpu::BLOCK;
+use pl_kernels::cuda::upload;
 use pl_model::{AdapterRows, AdapterRun, Config, forward_cached};
 use tch::{Device, IndexOp, Kind, TchError, Tensor};
 
@@ -56,7 +57,7 @@ impl<'a> PlainStep<'a> {
         batch: &TokenBatch<'a, LoadedAdapter>,
         device: Device,
     ) -> Result<Self, TchError> {
-        let to_device = |values: &[i64]| Tensor::f_from_slice(values)?.f_to_device(device);
+        let to_device = |values: &[i64]| upload(&Tensor::f_from_slice(values)?, device);
         let (mut tokens, mut positions, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         let mut single: Vec<SingleRow<'_>> = Vec::new();
         let mut segments = Vec::new();
@@ -87,7 +88,10 @@ impl<'a> PlainStep<'a> {
         Ok(Self {
             model,
             device,
-            tokens: to_device(&tokens)?,
+            tokens: match &batch.next_tokens {
+                Some(tokens) => tokens.f_to_kind(Kind::Int64)?,
+                None => to_device(&tokens)?,
+            },
             positions: to_device(&positions)?,
             slots: to_device(&slots)?,
             adapter_runs: batch.adapter_runs(),
@@ -156,12 +160,11 @@ impl SingleRows {
         }
         let lengths: Vec<i32> = rows.iter().map(|row| row.length as i32).collect();
         let tables = Tensor::f_from_slice(&tables)?.f_view([rows.len() as i64, columns as i64])?;
-        let (tables, lengths) =
-            (tables.f_to_device(device)?, Tensor::f_from_slice(&lengths)?.f_to_device(device)?);
+        let (tables, lengths) = (upload(&tables, device)?, upload(&Tensor::f_from_slice(&lengths)?, device)?);
         let (kind, head_dim) = (model.weights.embed.kind(), model.config.head_dim);
         let attention = SingleRowAttention::new(tables, lengths, longest, kind, head_dim)?;
         let rows: Vec<i64> = rows.iter().map(|row| row.row).collect();
-        let rows = if all { None } else { Some(Tensor::f_from_slice(&rows)?.f_to_device(device)?) };
+        let rows = if all { None } else { Some(upload(&Tensor::f_from_slice(&rows)?, device)?) };
         Ok(Self { rows, attention })
     }
 

@@ -3,50 +3,73 @@
 use pl_kernels::cpu::SimdLevel;
 use pl_kernels::cuda;
 use pl_kernels::cuda::sampling::{LIKELIEST, TokenSampler, given};
+use pl_kernels::cuda::{Download, upload};
 use tch::{Device, Kind, TchError, Tensor};
 
 use super::StepTensors;
 use crate::logits::LogitProcessing;
 use crate::sampler::{SampleRequest, SampledToken, TokenChoice, sample_token};
 
-/// Samples the tokens of requests. An element is `None` if its logits are not a distribution.
-pub(super) fn sample(
-    step: &StepTensors,
-    requests: &[SampleRequest<'_>],
-) -> Result<Vec<Option<SampledToken>>, TchError> {
+/// Tokens of a step.
+pub(crate) enum StepTokens {
+    /// On the device, and on their way from there.
+    Sampled {
+        /// Tokens `[N]`, i32.
+        tokens: Tensor,
+        /// Result of [`sample_tokens`].
+        download: Download,
+        /// True for tokens that were given.
+        given: Vec<bool>,
+    },
+    /// Here. An element is `None` if its logits are not a distribution.
+    Read(Vec<Option<SampledToken>>),
+}
+
+/// Samples the tokens of requests.
+pub(super) fn sample(step: &StepTensors, requests: &[SampleRequest<'_>]) -> Result<StepTokens, TchError> {
     let plain = |request: &SampleRequest<'_>| {
         !request.sampling.edits_logits()
             && !request.sampling.truncates()
             && request.mask.is_none()
             && request.top == 0
     };
-    let sampled = if requests.iter().all(plain) {
-        sample_on_device(&step.logits, requests)
+    let tokens = if requests.iter().all(plain) {
+        sample_on_device(&step.logits, requests)?
     } else {
-        sample_on_cpu(&step.logits, requests)
-    }?;
-    with_values(sampled, requests, &step.hidden)
+        StepTokens::Read(sample_on_cpu(&step.logits, requests)?)
+    };
+    match requests.iter().all(|request| request.value_head.is_none()) {
+        true => Ok(tokens),
+        false => Ok(StepTokens::Read(with_values(read(tokens)?, requests, &step.hidden)?)),
+    }
 }
 
-/// Samples on the device of the logits; copies only ids and log-probabilities back.
-fn sample_on_device(
-    logits: &Tensor,
-    requests: &[SampleRequest<'_>],
-) -> Result<Vec<Option<SampledToken>>, TchError> {
-    let tokens = read_tokens(&sample_tokens(logits, &choices(requests, logits.device())?)?)?;
-    Ok(tokens
-        .into_iter()
-        .zip(requests)
-        .map(|((token, logprob), request)| {
-            let valid =
-                logprob.is_finite() || (matches!(request.choice, TokenChoice::Given(_)) && !logprob.is_nan());
-            valid.then(|| SampledToken { token, logprob, support: None, top: Vec::new(), value: None })
-        })
-        .collect())
+/// Waits for tokens. An element is `None` if its logits are not a distribution.
+pub(super) fn read(tokens: StepTokens) -> Result<Vec<Option<SampledToken>>, TchError> {
+    let (download, given) = match tokens {
+        StepTokens::Sampled { download, given, .. } => (download, given),
+        StepTokens::Read(tokens) => return Ok(tokens),
+    };
+    let all: Vec<i32> = download.wait()?.f_view(-1)?.try_into()?;
+    let (tokens, bits) = all.split_at(given.len());
+    let logprobs = bits.iter().map(|bits| f32::from_bits(bits.cast_unsigned()));
+    let sampled = tokens.iter().zip(logprobs).zip(given).map(|((token, logprob), given)| {
+        let valid = logprob.is_finite() || (given && !logprob.is_nan());
+        let token = token.cast_unsigned();
+        valid.then(|| SampledToken { token, logprob, support: None, top: Vec::new(), value: None })
+    });
+    Ok(sampled.collect())
+}
+
+/// Samples on the device of the logits. Only ids and log-probabilities are copied back, and nothing is waited for.
+fn sample_on_device(logits: &Tensor, requests: &[SampleRequest<'_>]) -> Result<StepTokens, TchError> {
+    let sampled = sample_tokens(logits, &choices(requests, logits.device())?)?;
+    let given = requests.iter().map(|request| matches!(request.choice, TokenChoice::Given(_))).collect();
+    Ok(StepTokens::Sampled { tokens: sampled.f_select(0, 0)?, download: Download::start(&sampled)?, given })
 }
 
 /// Builds the choices of [`TokenSampler::sample`], `[3, N]` in f64 on a device, with one copy, which isn't waited for.
-pub(super) fn choices(requests: &[SampleRequest<'_>], device: Device) -> Result<Tensor, TchError> {
+fn choices(requests: &[SampleRequest<'_>], device: Device) -> Result<Tensor, TchError> {
     let rows = requests.iter().map(|request| request.row as f64);
     let temperatures = requests.iter().map(|request| match request.sampling.temperature {
         temperature if temperature > 0.0 => temperature,
@@ -59,8 +82,7 @@ pub(super) fn choices(requests: &[SampleRequest<'_>], device: Device) -> Result<
     });
     let values: Vec<f64> = rows.chain(temperatures).chain(tokens).collect();
     let choices = Tensor::f_from_slice(&values)?.f_view([3, requests.len() as i64])?;
-    // The driver has read memory that isn't pinned when the call returns.
-    if device == Device::Cpu { Ok(choices) } else { choices.f_internal_to_copy((Kind::Double, device), true) }
+    upload(&choices, device)
 }
 
 /// Samples tokens from logits `[R, V]` by [`choices`] `[3, N]`, on their device. Returns `[2, N]` in i32: the tokens, then the bits
@@ -68,7 +90,7 @@ pub(super) fn choices(requests: &[SampleRequest<'_>], device: Device) -> Result<
 ///
 /// # Errors
 /// If libtorch or the kernels fail.
-pub(super) fn sample_tokens(logits: &Tensor, choices: &Tensor) -> Result<Tensor, TchError> {
+fn sample_tokens(logits: &Tensor, choices: &Tensor) -> Result<Tensor, TchError> {
     match cuda::opened(logits.device()).filter(|_| logits.kind() == Kind::Float) {
         Some(kernels) => Ok(TokenSampler::new(kernels).sample(&logits.f_contiguous()?, choices)?),
         None => sample_with_libtorch(logits, choices),
@@ -100,14 +122,6 @@ fn sample_with_libtorch(logits: &Tensor, choices: &Tensor) -> Result<Tensor, Tch
     Tensor::f_cat(&[ids.f_to_kind(Kind::Int)?, bits], 1)?.f_tr()?.f_contiguous()
 }
 
-/// Copies the results `[2, N]` of [`sample_tokens`] to the CPU: tokens with their log-probabilities.
-pub(super) fn read_tokens(tokens: &Tensor) -> Result<Vec<(u32, f32)>, TchError> {
-    let all: Vec<i32> = tokens.f_to_device(Device::Cpu)?.f_contiguous()?.f_view(-1)?.try_into()?;
-    let (tokens, bits) = all.split_at(all.len() / 2);
-    let logprobs = bits.iter().map(|bits| f32::from_bits(bits.cast_unsigned()));
-    Ok(tokens.iter().map(|token| token.cast_unsigned()).zip(logprobs).collect())
-}
-
 /// Adds the values of the states that tokens were sampled in. Copies these states to the CPU, if a request has a value
 /// head.
 fn with_values(
@@ -115,9 +129,6 @@ fn with_values(
     requests: &[SampleRequest<'_>],
     hidden: &Tensor,
 ) -> Result<Vec<Option<SampledToken>>, TchError> {
-    if requests.iter().all(|request| request.value_head.is_none()) {
-        return Ok(sampled);
-    }
     let width = hidden.size()[1] as usize;
     let mut states = vec![0f32; hidden.numel()];
     let count = states.len();
@@ -187,7 +198,7 @@ mod tests {
                 });
             }
         }
-        let device = sample_on_device(&logits, &requests).unwrap();
+        let device = read(sample_on_device(&logits, &requests).unwrap()).unwrap();
         let on_cpu = sample_on_cpu(&logits, &requests).unwrap();
         for (device, cpu) in device.into_iter().zip(on_cpu) {
             let (device, cpu) = (device.unwrap(), cpu.unwrap());

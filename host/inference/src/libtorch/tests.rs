@@ -59,7 +59,8 @@ struct Side {
 
 impl Side {
     fn new(base: &BaseModel, recorder: Option<Rc<dyn GraphRecorder>>) -> Self {
-        let executor = Libtorch { recorder, ..Libtorch::new(Device::Cpu, true, Arc::default()) };
+        let executor =
+            Libtorch { recorder, ahead: false, ..Libtorch::new(Device::Cpu, true, Arc::default()) };
         let model = executor.load_weights(base, BLOCKS * BLOCK, true).unwrap();
         let cache = executor.new_cache(base, BLOCKS).unwrap();
         Self { executor, model, cache }
@@ -124,7 +125,7 @@ impl Both {
                 adapter: None,
                 logit_count: 1,
             };
-            let batch = TokenBatch { segments: vec![segment] };
+            let batch = TokenBatch { segments: vec![segment], next_tokens: None };
             let [own, expected] = [&mut *recorded, &mut *plain].map(|side| side.step(&batch));
             // The same way.
             assert!(own.logits.equal(&expected.logits));
@@ -141,7 +142,7 @@ impl Both {
             let position = tokens.len() - 1;
             BatchSegment { tokens: &tokens[position..], position, blocks, adapter: *adapter, logit_count: 1 }
         });
-        let batch = TokenBatch { segments: segments.collect() };
+        let batch = TokenBatch { segments: segments.collect(), next_tokens: None };
         let [got, expected] = [&mut *recorded, &mut *plain].map(|side| side.step(&batch).logits);
         assert_eq!(got.size(), expected.size());
         let gap = (&got - &expected).abs().max().double_value(&[]);
@@ -202,7 +203,7 @@ fn a_replay_has_the_bits_of_work_that_was_never_recorded() {
             let position = tokens.len() - 1;
             BatchSegment { tokens: &tokens[position..], position, blocks, adapter: None, logit_count: 1 }
         });
-        let batch = TokenBatch { segments: segments.collect() };
+        let batch = TokenBatch { segments: segments.collect(), next_tokens: None };
         let before = recorded.replays();
         let got = recorded.step(&batch).hidden;
         if recorded.replays() > before {
@@ -280,7 +281,10 @@ fn adapters_that_do_not_fit_take_the_plain_way() {
         let position = tokens.len() - 1;
         BatchSegment { tokens: &tokens[position..], position, blocks, adapter, logit_count: 1 }
     };
-    let batch = TokenBatch { segments: vec![segment(0, Some(&broken)), segment(1, Some(&large[0]))] };
+    let batch = TokenBatch {
+        segments: vec![segment(0, Some(&broken)), segment(1, Some(&large[0]))],
+        next_tokens: None,
+    };
     let before = recorded.replays();
     let logits = recorded.step(&batch).logits;
     assert_eq!(recorded.replays(), before);
@@ -368,7 +372,7 @@ fn prompts_and_batches_that_are_too_large_take_the_plain_way() {
             adapter: None,
             logit_count: 1,
         });
-        let batch = TokenBatch::<LoadedAdapter> { segments: segments.collect() };
+        let batch = TokenBatch::<LoadedAdapter> { segments: segments.collect(), next_tokens: None };
         DecodeShape::new(&batch, &model.config, positions).map(|shape| (shape.rows, shape.blocks))
     };
     assert_eq!(shape(&[1; 5], 100_000), Some((8, 64)));
@@ -381,6 +385,6 @@ fn prompts_and_batches_that_are_too_large_take_the_plain_way() {
     // The sums of attention's parts would take gigabytes.
     assert_eq!(shape(&[1 << 22; 256], 1 << 22), None);
     let prompt = BatchSegment { tokens: &[3, 4], position: 0, blocks: &[0], adapter: None, logit_count: 1 };
-    let batch = TokenBatch::<LoadedAdapter> { segments: vec![prompt] };
+    let batch = TokenBatch::<LoadedAdapter> { segments: vec![prompt], next_tokens: None };
     assert_eq!(DecodeShape::new(&batch, &model.config, 100), None);
 }

@@ -28,7 +28,7 @@ impl<E: Executor> Default for Awaiting<E> {
 }
 
 /// Weights that sample a sequence's next token.
-enum NextWeights<E: Executor> {
+pub(super) enum NextWeights<E: Executor> {
     Same,
     Other(PolicySnapshot<E>, OldCache),
     Awaited,
@@ -115,7 +115,7 @@ impl<E: Executor> Worker<E> {
         }
     }
 
-    fn next_weights(&self, sequence: &SequenceState<E>) -> NextWeights<E> {
+    pub(super) fn next_weights(&self, sequence: &SequenceState<E>) -> NextWeights<E> {
         let (Some(open), SequenceGoal::Decode(completion)) =
             (self.requests.get(sequence.request), &sequence.goal)
         else {
