@@ -79,6 +79,11 @@ pub(crate) trait Executor: Sized {
     ) -> Result<Self::Weights, ExecutorError>;
     /// Copies an adapter.
     fn load_adapter(&self, config: &Config, adapter: &Adapter) -> Result<Self::Adapter, ExecutorError>;
+    /// Number of prompt tokens of a step: enough for matrix products to run at full speed, few enough that completions in
+    /// progress don't wait long.
+    fn prefill_budget(&self) -> usize {
+        256
+    }
     /// Size of one cache block of a base model in bytes.
     fn block_bytes(&self, base: &BaseModel) -> usize;
     /// Creates a cache of at most `blocks` blocks.

@@ -150,6 +150,10 @@ impl Executor for Libtorch {
         Ok(LoadedAdapter { finite: factors.is_finite()?, factors: Rc::new(factors) })
     }
 
+    fn prefill_budget(&self) -> usize {
+        if self.device.is_cuda() { 2048 } else { 256 }
+    }
+
     fn block_bytes(&self, base: &BaseModel) -> usize {
         let config = &base.config;
         let token = 2 * config.layers * (config.kv_heads * config.head_dim) as usize;

@@ -15,13 +15,11 @@ use crate::sequence::{QueuedWork, SequenceGoal, SequenceState, common_prefix};
 use crate::sequence_weights::SequenceWeights;
 use crate::stats::Counters;
 
-/// Prompt tokens per step: enough for matrix products to run at full speed, few enough that completions in
-/// progress don't wait long.
-const PREFILL_BUDGET: usize = 256;
-
 /// The queue and the running sequences.
 pub(crate) struct Scheduler<E: Executor> {
     slots: usize,
+    /// Number of prompt tokens of a step.
+    prefill_budget: usize,
     counters: Arc<Counters>,
     queue: VecDeque<QueuedWork<E>>,
     /// Oldest first.
@@ -41,8 +39,8 @@ enum Admission<E: Executor> {
 }
 
 impl<E: Executor> Scheduler<E> {
-    pub(crate) fn new(slots: usize, counters: Arc<Counters>) -> Self {
-        Self { slots, counters, queue: VecDeque::new(), running: Vec::new() }
+    pub(crate) fn new(slots: usize, prefill_budget: usize, counters: Arc<Counters>) -> Self {
+        Self { slots, prefill_budget, counters, queue: VecDeque::new(), running: Vec::new() }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -160,7 +158,7 @@ impl<E: Executor> Scheduler<E> {
     /// Number of tokens that each running sequence contributes to the next step. Allocates their blocks, and
     /// preempts the youngest sequences if the cache is full.
     pub(crate) fn schedule(&mut self, policies: &mut Policies<E>) -> Vec<usize> {
-        let mut budget = PREFILL_BUDGET;
+        let mut budget = self.prefill_budget;
         let mut scheduled: Vec<usize> = Vec::new();
         while let Some(sequence) = self.running.get(scheduled.len()) {
             let left = sequence.tokens.len() - sequence.computed;

@@ -68,7 +68,7 @@ impl<E: Executor> Worker<E> {
         counters: Arc<Counters>,
         receiver: Receiver<WorkerMessage>,
     ) -> Self {
-        let scheduler = Scheduler::new(slots, Arc::clone(&counters));
+        let scheduler = Scheduler::new(slots, executor.prefill_budget(), Arc::clone(&counters));
         Self {
             executor,
             policies,

@@ -30,7 +30,8 @@ pub use network::rope::Rope;
 pub use network::rope_scaling::RopeScaling;
 pub use network::tensor_set::TensorSet;
 pub use network::transformer::{
-    AdapterRows, AdapterRun, AdapterSlots, Checkpointing, Gradients, Pass, forward_cached, hidden_states,
+    AdapterRows, AdapterRun, AdapterSlots, Checkpointing, ContextAttention, Gradients, Pass, forward_cached,
+    hidden_states,
 };
 pub use network::weight_matrix::{UNPACKED_BYTES, WeightMatrix};
 pub use network::weights::{Layer, Weights};

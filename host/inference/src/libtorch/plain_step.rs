@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pl_kernels::cpu::BLOCK;
 use pl_kernels::cuda::upload;
-use pl_model::{AdapterRows, AdapterRun, Config, forward_cached};
+use pl_model::{AdapterRows, AdapterRun, Config, ContextAttention, forward_cached};
 use tch::{Device, IndexOp, Kind, TchError, Tensor};
 
 use super::single_rows::SingleRowAttention;
@@ -24,7 +24,24 @@ pub(super) struct PlainStep<'a> {
     /// Segments of one row, whose attention is one operation.
     single_rows: Option<SingleRows>,
     /// Segments of several rows.
-    segments: Vec<LongSegment>,
+    segments: LongSegments,
+}
+
+/// Segments of several rows.
+enum LongSegments {
+    /// Together.
+    Batched(BatchedSegments),
+    /// One after another, on devices without a kernel for all.
+    Each(Vec<LongSegment>),
+}
+
+/// Segments whose attention is one operation.
+struct BatchedSegments {
+    /// Their rows; `None` if these are all rows of the batch.
+    rows: Option<Tensor>,
+    /// Cache slots of all tokens of the sequences so far.
+    context: Tensor,
+    attention: ContextAttention,
 }
 
 /// A row of a sequence that continues by one token.
@@ -60,7 +77,7 @@ impl<'a> PlainStep<'a> {
         let to_device = |values: &[i64]| upload(&Tensor::f_from_slice(values)?, device);
         let (mut tokens, mut positions, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         let mut single: Vec<SingleRow<'_>> = Vec::new();
-        let mut segments = Vec::new();
+        let mut long: Vec<LongRange> = Vec::new();
         for segment in &batch.segments {
             let first = tokens.len() as i64;
             let count = segment.tokens.len();
@@ -72,19 +89,16 @@ impl<'a> PlainStep<'a> {
             if count == 1 {
                 single.push(SingleRow { row: first, blocks: segment.blocks, length: end });
             } else {
-                let context: Vec<i64> = (0..end).map(slot).collect();
-                let mask = Tensor::f_ones([count as i64, end as i64], (Kind::Bool, device))?
-                    .f_tril(segment.position as i64)?;
-                segments.push(LongSegment {
-                    rows: first..first + count as i64,
-                    context: to_device(&context)?,
-                    mask,
+                long.push(LongRange {
+                    rows: first..tokens.len() as i64,
+                    context: (0..end).map(slot).collect(),
                 });
             }
         }
-        let all = segments.is_empty();
+        let all = long.is_empty();
         let single_rows =
             if single.is_empty() { None } else { Some(SingleRows::new(&single, all, model, device)?) };
+        let segments = LongSegments::new(long, tokens.len(), model, device)?;
         Ok(Self {
             model,
             device,
@@ -118,13 +132,26 @@ impl<'a> PlainStep<'a> {
         if let Some(single @ SingleRows { rows: None, .. }) = &self.single_rows {
             return single.attend(q, layer_cache)?.f_flatten(1, 2);
         }
+        if let LongSegments::Batched(batched @ BatchedSegments { rows: None, .. }) = &self.segments {
+            return batched.attend(q, layer_cache)?.f_flatten(1, 2);
+        }
         let out = Tensor::f_empty([self.tokens.size()[0], config.q_width()], (q.kind(), self.device))?;
         let group = config.heads / config.kv_heads;
         if let Some(single @ SingleRows { rows: Some(rows), .. }) = &self.single_rows {
             let mixed = single.attend(q, layer_cache)?.f_flatten(1, 2)?;
             let _ = out.shallow_clone().f_index_copy_(0, rows, &mixed)?;
         }
-        for segment in &self.segments {
+        let each = match &self.segments {
+            LongSegments::Each(each) => each.as_slice(),
+            LongSegments::Batched(batched) => {
+                let mixed = batched.attend(q, layer_cache)?.f_flatten(1, 2)?;
+                if let Some(rows) = &batched.rows {
+                    let _ = out.shallow_clone().f_index_copy_(0, rows, &mixed)?;
+                }
+                &[]
+            }
+        };
+        for segment in each {
             let (first, count) = (segment.rows.start, segment.rows.end - segment.rows.start);
             let context = layer_cache.f_index_select(0, &segment.context)?.f_permute([1, 2, 0, 3])?;
             let length = segment.context.size()[0];
@@ -139,6 +166,56 @@ impl<'a> PlainStep<'a> {
             out.f_narrow(0, first, count)?.f_copy_(&mixed)?;
         }
         Ok(out)
+    }
+}
+
+/// Rows of a segment, and the cache slots of all tokens of its sequence so far.
+struct LongRange {
+    rows: Range<i64>,
+    context: Vec<i64>,
+}
+
+impl LongSegments {
+    /// Prepares segments of a batch of `count` rows.
+    fn new(
+        ranges: Vec<LongRange>,
+        count: usize,
+        model: &ModelTensors,
+        device: Device,
+    ) -> Result<Self, TchError> {
+        let (kind, head_dim) = (model.weights.embed.kind(), model.config.head_dim);
+        let to_device = |values: &[i64]| upload(&Tensor::f_from_slice(values)?, device);
+        if ranges.is_empty() || !ContextAttention::supports(device, kind, head_dim) {
+            let each = ranges.into_iter().map(|LongRange { rows, context }| {
+                let (count, end) = (rows.end - rows.start, context.len() as i64);
+                let mask = Tensor::f_ones([count, end], (Kind::Bool, device))?.f_tril(end - count)?;
+                Ok(LongSegment { rows, context: to_device(&context)?, mask })
+            });
+            return Ok(Self::Each(each.collect::<Result<_, TchError>>()?));
+        }
+        let lengths: Vec<[i64; 2]> = ranges
+            .iter()
+            .map(|range| [range.rows.end - range.rows.start, range.context.len() as i64])
+            .collect();
+        let rows: Vec<i64> = ranges.iter().flat_map(|range| range.rows.clone()).collect();
+        let context: Vec<i64> = ranges.into_iter().flat_map(|range| range.context).collect();
+        Ok(Self::Batched(BatchedSegments {
+            rows: if rows.len() == count { None } else { Some(to_device(&rows)?) },
+            context: to_device(&context)?,
+            attention: ContextAttention::new(&lengths, device)?,
+        }))
+    }
+}
+
+impl BatchedSegments {
+    /// Computes the attention `[n, heads, D]` of the segments' rows of `q`, `[T, heads, D]`.
+    fn attend(&self, q: &Tensor, cache: &Tensor) -> Result<Tensor, TchError> {
+        let context = cache.f_index_select(0, &self.context)?;
+        let (k, v) = (context.f_select(1, 0)?, context.f_select(1, 1)?);
+        match &self.rows {
+            Some(rows) => self.attention.attend(&q.f_index_select(0, rows)?, &k, &v),
+            None => self.attention.attend(q, &k, &v),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod whole_engine;
 
 use std::path::Path;
 
+use pl_kernels::cuda::KernelSettings;
 use pl_model::{Model, Projection};
 use pl_types::Dtype;
 use tch::Kind;
@@ -387,4 +388,62 @@ fn prompts_and_batches_that_are_too_large_take_the_plain_way() {
     let prompt = BatchSegment { tokens: &[3, 4], position: 0, blocks: &[0], adapter: None, logit_count: 1 };
     let batch = TokenBatch::<LoadedAdapter> { segments: vec![prompt], next_tokens: None };
     assert_eq!(DecodeShape::new(&batch, &model.config, 100), None);
+}
+
+/// Returns the first GPU with its kernels open, or `None` without one.
+fn gpu() -> Option<Device> {
+    let skip = |reason: &str| pl_testing::skip_or_fail(pl_testing::Requirement::Cuda, reason);
+    if let Some(library) = pl_kernels::cuda::find_libtorch_cuda()
+        // SAFETY: libtorch's own library, whose initialisation registers its operators.
+        && let Err(error) = unsafe { pl_kernels::cuda::load(&library) }
+    {
+        skip(&error.to_string());
+        return None;
+    }
+    if !tch::Cuda::is_available() {
+        skip("no CUDA device");
+        return None;
+    }
+    let settings = KernelSettings { cache: None, ..KernelSettings::new(Path::new("")) };
+    pl_kernels::cuda::open(0, &settings).unwrap();
+    Some(Device::Cuda(0))
+}
+
+/// Prompts, one of which follows a prefix in the cache, beside a sequence that continues by one token.
+#[test]
+fn batches_on_a_gpu_are_those_of_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny");
+    let tokens: Vec<Vec<u32>> =
+        [40, 33, 25].map(|length| (0..length).map(|i| (i * 37 + length * 11) % 290 + 3).collect()).into();
+    let blocks: Vec<Vec<u32>> = (0..3).map(|index| vec![index * 3 + 2, index * 3, index * 3 + 1]).collect();
+    // The prefix and the first tokens, then the batch.
+    let batches: [&[(usize, usize, usize)]; 3] =
+        [&[(0, 0, 17), (2, 0, 24)], &[(0, 17, 40), (1, 0, 33), (2, 24, 25)], &[(1, 0, 33), (0, 5, 40)]];
+    let run = |device: Device, dtype: Dtype| -> Vec<Tensor> {
+        let Model { config, weights, tokenizer, .. } = Model::load(&folder, device, dtype).unwrap();
+        let base = BaseModel { config, weights, tokenizer, dtype };
+        let executor = Libtorch::new(device, true, Arc::default());
+        let model = executor.load_weights(&base, BLOCKS * BLOCK, true).unwrap();
+        let mut cache = executor.new_cache(&base, BLOCKS).unwrap();
+        let step = |batch: &&[(usize, usize, usize)]| {
+            let segments = batch.iter().map(|(index, start, end)| BatchSegment {
+                tokens: &tokens[*index][*start..*end],
+                position: *start,
+                blocks: &blocks[*index],
+                adapter: None,
+                logit_count: end - start,
+            });
+            let batch = TokenBatch { segments: segments.collect(), next_tokens: None };
+            let step = tch::no_grad(|| executor.step(&model, &mut cache, &batch)).unwrap();
+            step.hidden.to_device(Device::Cpu).to_kind(Kind::Float)
+        };
+        batches.iter().map(step).collect()
+    };
+    let (expected, got) = (run(Device::Cpu, Dtype::F32), run(gpu, Dtype::Bf16));
+    for (got, expected) in got.iter().zip(&expected) {
+        let scale = expected.abs().max().double_value(&[]);
+        let gap = (got - expected).abs().max().double_value(&[]);
+        assert!(gap < 0.05 * scale, "states up to {scale} differ by {gap}");
+    }
 }

@@ -29,6 +29,7 @@ use elementwise::{normalize_backward, rms_norm};
 
 pub use adapter_rows::{AdapterRows, AdapterRun};
 pub use adapter_slots::AdapterSlots;
+pub use attention::ContextAttention;
 pub use cached::forward_cached;
 pub use gradients::Gradients;
 

@@ -41,6 +41,7 @@ use tch::{Kind, TchError, Tensor};
 use gradient::AttentionGradient;
 use kernel::AttentionKernel;
 
+pub use flash_varlen::ContextAttention;
 pub(super) use parts::AttentionParts;
 
 /// Attention of a block, with the tensors that its gradient needs.

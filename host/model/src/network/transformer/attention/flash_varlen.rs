@@ -2,7 +2,8 @@
 
 use std::ffi::{CStr, c_char};
 
-use tch::{TchError, Tensor};
+use pl_kernels::cuda::upload;
+use tch::{Device, Kind, TchError, Tensor};
 use torch_sys::C_tensor;
 
 use super::gradient::AttentionGradient;
@@ -40,11 +41,20 @@ fn longest(part: &Part) -> [i64; 2] {
 /// Computes a part for its queries `[n, heads, D]` and its keys and values `[m, kv_heads, D]`, and its logarithms of sums
 /// `[heads, n]`, f32.
 pub(super) fn attend(part: &Part, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor), TchError> {
-    let [query_offsets, key_offsets] = &part.offsets;
-    let [longest_query, longest_key] = longest(part);
+    attend_sequences([q, k, v], &part.offsets, longest(part), part.causal)
+}
+
+/// Computes the attention of sequences of queries, each to a sequence of keys, with the offsets of both, `[sequences + 1]`, i32.
+/// The last query of a sequence attends to all keys, each one before, if it is causal, to one key less.
+fn attend_sequences(
+    [q, k, v]: [&Tensor; 3],
+    [query_offsets, key_offsets]: &[Tensor; 2],
+    [longest_query, longest_key]: [i64; 2],
+    causal: bool,
+) -> Result<(Tensor, Tensor), TchError> {
     let (mut out, mut logsumexp) = (std::ptr::null_mut(), std::ptr::null_mut());
     let mut reason = [0; 1024];
-    // SAFETY: all are live tensors, and the offsets are those of the rows that the part selected. The two tensors that are set
+    // SAFETY: all are live tensors, and the caller's offsets are those of rows that these have. The two tensors that are set
     // are owned by the caller. The reason is written within its size, which includes its final zero.
     unsafe {
         let done = pl_varlen_attention(
@@ -55,7 +65,7 @@ pub(super) fn attend(part: &Part, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<
             key_offsets.as_ptr(),
             longest_query,
             longest_key,
-            part.causal,
+            causal,
             &raw mut out,
             &raw mut logsumexp,
             reason.as_mut_ptr(),
@@ -65,6 +75,47 @@ pub(super) fn attend(part: &Part, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<
             return Err(TchError::Torch(CStr::from_ptr(reason.as_ptr()).to_string_lossy().into_owned()));
         }
         Ok((Tensor::from_ptr(out), Tensor::from_ptr(logsumexp)))
+    }
+}
+
+/// Attention of the newest tokens of sequences to all tokens of these so far, in one launch on a GPU.
+pub struct ContextAttention {
+    offsets: [Tensor; 2],
+    longest: [i64; 2],
+}
+
+impl ContextAttention {
+    /// Returns true if there is a kernel for heads of `width` numbers of a kind.
+    pub fn supports(device: Device, kind: Kind, width: i64) -> bool {
+        device.is_cuda() && matches!(kind, Kind::Half | Kind::BFloat16) && supports(width)
+    }
+
+    /// Prepares sequences by their numbers of new tokens and of all tokens.
+    ///
+    /// # Errors
+    /// If memory runs out.
+    pub fn new(lengths: &[[i64; 2]], device: Device) -> Result<Self, TchError> {
+        let offsets = |side: usize| {
+            let mut end = 0;
+            let ends = lengths.iter().map(|length| {
+                end += length[side] as i32;
+                end
+            });
+            let offsets: Vec<i32> = [0].into_iter().chain(ends).collect();
+            upload(&Tensor::f_from_slice(&offsets)?, device)
+        };
+        let longest = |side: usize| lengths.iter().map(|length| length[side]).max().unwrap_or(0);
+        // As in `longest`.
+        Ok(Self { offsets: [offsets(0)?, offsets(1)?], longest: [longest(0).max(2), longest(1)] })
+    }
+
+    /// Computes the attention `[n, heads, D]` of the new tokens' queries `[n, heads, D]` to the keys and values
+    /// `[m, kv_heads, D]` of all tokens, both sequence after sequence.
+    ///
+    /// # Errors
+    /// If libtorch fails.
+    pub fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor, TchError> {
+        Ok(attend_sequences([q, k, v], &self.offsets, self.longest, true)?.0)
     }
 }
 
