@@ -2,9 +2,9 @@
 //!
 //! The transformer is [`pl_model::forward_cached`]. Keys and values stay in blocks on the device; sequences that
 //! continue by one token attend to them where they are, on GPUs with open kernels ([`pl_kernels::cuda::paged`]), where their
-//! steps are also replayed as CUDA graphs ([`DecodeGraphs`]). Tokens are sampled there too, and only their ids and
-//! log-probabilities are copied back, unless a request needs the whole row of logits (truncation, penalties, the likeliest
-//! tokens).
+//! steps are also replayed as CUDA graphs ([`DecodeGraphs`]). Tokens are sampled there too, where the next step reads them, and
+//! only their ids and log-probabilities are copied back, unless a request needs the whole row of logits (truncation, penalties,
+//! the likeliest tokens).
 
 mod decode_graphs;
 mod decode_work;

@@ -102,6 +102,7 @@ impl<E: Executor> Worker<E> {
     /// dropped.
     fn receive(&mut self) -> bool {
         if self.paused || self.scheduler.is_idle() {
+            self.finish_launched();
             match self.receiver.recv() {
                 Ok(message) => self.handle(message),
                 Err(_) => return false,
