@@ -43,7 +43,7 @@ __device__ __forceinline__ int combine(int a, int b) {
 template <class T>
 __device__ T combine_all(T* shared, T own) {
     int thread = threadIdx.x;
-    // Nobody reads what was there before.
+    // All have read what was there before.
     __syncthreads();
     shared[thread] = own;
     for (int half = THREADS / 2; half > 0; half /= 2) {

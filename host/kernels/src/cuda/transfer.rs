@@ -37,7 +37,7 @@ pub fn upload(tensor: &Tensor, device: Device) -> Result<Tensor, TchError> {
     })?;
     // SAFETY: a new tensor, which nothing else refers to.
     let pinned = unsafe { Tensor::from_ptr(pinned) };
-    // The allocator of pinned memory gives it to nobody else before the copy has ended.
+    // The allocator of pinned memory does not reuse it before the copy has ended.
     pinned.f_internal_to_copy((tensor.kind(), device), true)
 }
 
