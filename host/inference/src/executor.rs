@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pl_model::libtorch;
 use pl_model::{Adapter, Config};
@@ -28,10 +29,10 @@ pub(crate) enum ExecutorError {
     Panic(String),
 }
 
-impl ExecutorError {
-    pub(crate) fn from_panic(panic: &(dyn Any + Send)) -> Self {
-        Self::Panic(panic_message(panic))
-    }
+/// Runs work of an executor; a panic becomes an error.
+pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, ExecutorError>) -> Result<T, ExecutorError> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|panic| Err(ExecutorError::Panic(panic_message(&*panic))))
 }
 
 /// Returns the message of an error of libtorch, with a remedy if memory ran out.

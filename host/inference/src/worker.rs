@@ -20,7 +20,7 @@ use crate::block_pool::{BLOCK, BlockTable};
 use crate::completion::CompletionState;
 use crate::config::EngineCommand;
 use crate::during_update::DuringUpdate;
-use crate::executor::{BatchSegment, Executor, ExecutorError, TokenBatch, panic_message};
+use crate::executor::{BatchSegment, Executor, ExecutorError, TokenBatch, caught, panic_message};
 use crate::grammars::Grammars;
 use crate::message::WorkerMessage;
 use crate::policies::Policies;
@@ -297,14 +297,13 @@ impl<E: Executor> Worker<E> {
             })
             .collect();
         let cache = &mut policies.bases[policy.base].cache;
-        let tokens = catch_unwind(AssertUnwindSafe(|| {
+        let tokens = caught(|| {
             let logits = executor.step(&policy.weights, cache, &batch)?;
             match sample_requests.is_empty() {
                 true => Ok(None),
                 false => executor.sample(logits, &sample_requests).map(Some),
             }
-        }))
-        .unwrap_or_else(|panic| Err(ExecutorError::from_panic(&*panic)))?;
+        })?;
         counters.steps.fetch_add(1, Ordering::Relaxed);
         Ok(BatchRun { outputs, counts, tokens })
     }
@@ -313,18 +312,13 @@ impl<E: Executor> Worker<E> {
     fn read_batch(&self, ran: BatchRun<E>) -> Result<Vec<(usize, StepOutput)>, ExecutorError> {
         let BatchRun { mut outputs, counts, tokens } = ran;
         let Some(tokens) = tokens else { return Ok(outputs) };
-        let mut sampled = self.read_tokens(tokens)?.into_iter();
+        let mut sampled = caught(|| self.executor.read(tokens))?.into_iter();
         let mut counts = counts.into_iter().peekable();
         for (i, output) in &mut outputs {
             let count = counts.next_if(|(index, _)| index == i).map_or(0, |(_, count)| count);
             output.sampled = sampled.by_ref().take(count).collect();
         }
         Ok(outputs)
-    }
-
-    fn read_tokens(&self, tokens: E::Tokens) -> Result<Vec<Option<SampledToken>>, ExecutorError> {
-        catch_unwind(AssertUnwindSafe(|| self.executor.read(tokens)))
-            .unwrap_or_else(|panic| Err(ExecutorError::from_panic(&*panic)))
     }
 
     /// Advances the running sequences by a step's outputs.

@@ -7,11 +7,10 @@
 //! step is read like any other.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use crate::during_update::DuringUpdate;
-use crate::executor::{BatchSegment, Executor, ExecutorError, TokenBatch};
+use crate::executor::{BatchSegment, Executor, ExecutorError, TokenBatch, caught};
 use crate::requests::RequestId;
 use crate::sampler::SampleRequest;
 use crate::sequence::{SequenceGoal, SequenceState, StepOutput};
@@ -56,33 +55,35 @@ fn key<E: Executor>(sequence: &SequenceState<E>) -> Option<CompletionKey> {
 impl<E: Executor> Worker<E> {
     /// Launches the step after one whose tokens are not read yet, if that can be, and applies the tokens of the earlier one.
     pub(super) fn go_ahead(&mut self, launched: LaunchedStep<E>) {
-        let next = self.launch_next(&launched).unwrap_or_else(|error| {
+        // The launch changes neither the running sequences nor their order.
+        let places = self.places(&launched.rows);
+        let next = self.launch_next(&launched.tokens, &places).unwrap_or_else(|error| {
             for (request, _) in &launched.rows {
                 self.requests.fail(*request, error.to_string());
             }
             None
         });
-        self.finish(launched);
+        self.finish(launched, places);
         self.launched = next;
     }
 
     /// Applies the tokens of a step in progress, if there is one.
     pub(super) fn finish_launched(&mut self) {
         if let Some(launched) = self.launched.take() {
-            self.finish(launched);
+            let places = self.places(&launched.rows);
+            self.finish(launched, places);
         }
     }
 
-    /// Waits for the tokens of a step and applies them.
-    fn finish(&mut self, LaunchedStep { tokens, rows }: LaunchedStep<E>) {
-        let sampled = match self.read_tokens(tokens) {
+    /// Waits for the tokens of a step and applies them to the sequences at its rows' places.
+    fn finish(&mut self, LaunchedStep { tokens, rows }: LaunchedStep<E>, places: Vec<Option<usize>>) {
+        let sampled = match caught(|| self.executor.read(tokens)) {
             Ok(sampled) => sampled,
             Err(error) => {
                 rows.iter().for_each(|(request, _)| self.requests.fail(*request, error.to_string()));
                 return;
             }
         };
-        let places = self.places(&rows);
         let mut scheduled = vec![0; self.scheduler.running.len()];
         let mut outputs = Vec::new();
         for (place, token) in places.into_iter().zip(sampled) {
@@ -101,14 +102,17 @@ impl<E: Executor> Worker<E> {
         rows.iter().map(|row| all.get(row).copied()).collect()
     }
 
-    /// Launches the step after one whose tokens are not read yet. Returns `None` if these have to be read first, or if all
-    /// completions end with them.
-    fn launch_next(&mut self, launched: &LaunchedStep<E>) -> Result<Option<LaunchedStep<E>>, ExecutorError> {
-        let places = self.places(&launched.rows);
+    /// Launches the step after one whose tokens, of the sequences at `places`, are not read yet. Returns `None` if they have to
+    /// be read first, or if all completions end with them.
+    fn launch_next(
+        &mut self,
+        tokens: &E::Tokens,
+        places: &[Option<usize>],
+    ) -> Result<Option<LaunchedStep<E>>, ExecutorError> {
         let running = &self.scheduler.running;
-        // Rows of the launched step that go on, with the index of their sequence.
-        let continued = places.into_iter().enumerate().filter_map(|(row, place)| Some((row, place?)));
-        let present: Vec<(usize, usize)> = continued.collect();
+        // Rows of the launched step that are still there, with the index of their sequence.
+        let present: Vec<(usize, usize)> =
+            places.iter().enumerate().filter_map(|(row, place)| Some((row, (*place)?))).collect();
         let goes_ahead =
             present.len() == running.len() && present.iter().all(|(_, i)| self.keeps_weights(&running[*i]));
         let (rows, places): (Vec<usize>, Vec<usize>) =
@@ -116,7 +120,7 @@ impl<E: Executor> Worker<E> {
         if !goes_ahead || rows.is_empty() {
             return Ok(None);
         }
-        let Some(next_tokens) = self.executor.next_tokens(&launched.tokens, &rows)? else { return Ok(None) };
+        let Some(next_tokens) = self.executor.next_tokens(tokens, &rows)? else { return Ok(None) };
 
         let Self { executor, policies, scheduler, requests, counters, .. } = self;
         let mut choices = Vec::new();
@@ -167,10 +171,8 @@ impl<E: Executor> Worker<E> {
             .collect();
         let policy = running[places[0]].policy();
         let cache = &mut policies.bases[policy.base].cache;
-        let tokens = catch_unwind(AssertUnwindSafe(|| {
-            executor.sample(executor.step(&policy.weights, cache, &batch)?, &sample_requests)
-        }))
-        .unwrap_or_else(|panic| Err(ExecutorError::from_panic(&*panic)))?;
+        let tokens =
+            caught(|| executor.sample(executor.step(&policy.weights, cache, &batch)?, &sample_requests))?;
         counters.steps.fetch_add(1, Ordering::Relaxed);
         counters.steps_ahead.fetch_add(1, Ordering::Relaxed);
         let rows = places.iter().filter_map(|i| key(&running[*i])).collect();
