@@ -217,7 +217,13 @@ impl Executor for Libtorch {
         };
         let hidden = match hidden {
             Some(hidden) => hidden,
-            None => PlainStep::new(model, batch, self.device)?.run(layers)?,
+            None => {
+                let slots = match graphs {
+                    Some(graphs) => graphs.slots(model, batch)?,
+                    None => None,
+                };
+                PlainStep::new(model, batch, slots, self.device)?.run(layers)?
+            }
         };
         let rows: Vec<i64> = batch.logit_rows().into_iter().map(|row| row as i64).collect();
         let all = rows.iter().copied().eq(0..hidden.size()[0]);

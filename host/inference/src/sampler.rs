@@ -1,5 +1,7 @@
 //! Sampling of a token from a row of logits, on the CPU.
 
+use std::sync::Arc;
+
 use pl_grammar::TokenMask;
 use pl_kernels::cpu::{Distribution, SimdLevel};
 use pl_types::{Sampling, ValueHeadWeights};
@@ -21,7 +23,7 @@ pub(crate) struct SampleRequest<'a> {
     /// Number of likeliest tokens to report.
     pub(crate) top: usize,
     /// Value head of the policy, if it has one.
-    pub(crate) value_head: Option<&'a ValueHeadWeights>,
+    pub(crate) value_head: Option<&'a Arc<ValueHeadWeights>>,
 }
 
 /// The rule that chooses a token.

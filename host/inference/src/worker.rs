@@ -291,7 +291,7 @@ impl<E: Executor> Worker<E> {
                 let request = &requests.get(sequence.request)?.request;
                 let (prompt, completion) = sequence.tokens.split_at(request.prompt.len());
                 let (sampling, top) = (&request.sampling, request.top_logprobs);
-                let value_head = sequence.policy().value_head.as_deref();
+                let value_head = sequence.policy().value_head.as_ref();
                 let (row, choice, mask) = (*row, *choice, mask.as_ref());
                 Some(SampleRequest { row, sampling, mask, prompt, completion, choice, top, value_head })
             })

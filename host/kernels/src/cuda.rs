@@ -8,7 +8,7 @@
 //! between. Memory is allocated by libtorch, as tensors.
 //!
 //! [`head`] has the kernels of the output head, [`paged`] those of generation's attention, [`elementwise`] the operations between
-//! the matrix products, [`sampling`] the sampling of tokens. Their source is tested without
+//! the matrix products, [`lora`] those of adapters, [`sampling`] the sampling of tokens. Their source is tested without
 //! a GPU: `emulated.h` lets a C++ compiler make a library of it in which the threads of a block run one at a time.
 
 mod compile;
@@ -21,6 +21,7 @@ mod graphs;
 pub mod head;
 mod launch;
 mod library;
+pub mod lora;
 pub mod paged;
 mod registry;
 pub mod sampling;

@@ -16,12 +16,13 @@ use std::sync::atomic::Ordering;
 
 use pl_kernels::cpu::BLOCK;
 use pl_kernels::cuda::paged::SPAN;
+use pl_kernels::cuda::upload;
 use pl_model::{Adapter, Config};
 use tch::{TchError, Tensor};
 
-use super::decode_work::{DecodeInputs, DecodeWork};
+use super::decode_work::{DecodeInputs, DecodeWork, row_scales};
 use super::graph_recorder::{GraphRecorder, RecordedWork};
-use super::placed_adapters::{PlacedAdapters, Placement};
+use super::placed_adapters::{BatchSlots, PlacedAdapters, Placement};
 use super::{LoadedAdapter, ModelTensors};
 use crate::executor::TokenBatch;
 use crate::stats::Counters;
@@ -30,9 +31,9 @@ use crate::stats::Counters;
 /// third more rows cost little, and each number more costs recordings and memory.
 const ROWS: [usize; 12] = [1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256];
 
-/// Tokens of the longest sequences of recorded steps: this number, four times it, and so on. Spans of keys past a sequence's end
-/// cost a block of threads that ends at once.
-const SHORTEST: usize = 1024;
+/// Tokens of the longest sequences of recorded steps: this number, four times it, and so on. Sequences of one span of keys have
+/// no sums to merge; spans past a sequence's end cost a block of threads that ends at once.
+const SHORTEST: usize = SPAN as usize;
 
 /// Largest size of the sums of attention's parts in bytes.
 const ATTENTION_SUMS: usize = 256 << 20;
@@ -56,9 +57,10 @@ pub fn graph_bytes(config: &Config, slots: usize) -> u64 {
     2 * (block + sums as u64) + GRAPHS as u64 * GRAPH
 }
 
-/// Returns the size of the sums of attention's parts for rows with sequences of a number of tokens, in bytes.
+/// Returns the size of the sums of attention's parts for rows with sequences of a number of tokens, in bytes. Sequences of one
+/// part have none.
 fn attention_sums(config: &Config, rows: usize, tokens: usize) -> usize {
-    let spans = tokens.div_ceil(SPAN as usize);
+    let spans = if tokens > SPAN as usize { tokens.div_ceil(SPAN as usize) } else { 0 };
     rows * config.heads as usize * spans * (config.head_dim as usize + 2) * 4
 }
 
@@ -190,6 +192,43 @@ impl DecodeGraphs {
         hidden.f_narrow(0, 0, batch.segments.len() as i64).map(Some)
     }
 
+    /// Places the adapters of a batch that takes the plain way. Returns `None` if it has none, or they don't fit.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(super) fn slots(
+        &mut self,
+        model: &ModelTensors,
+        batch: &TokenBatch<'_, LoadedAdapter>,
+    ) -> Result<Option<BatchSlots>, TchError> {
+        let adapters = batch.adapter_runs();
+        let finite = adapters.iter().all(|(_, own)| own.finite);
+        if adapters.is_empty() || !finite || !self.place_adapters(model, batch)? {
+            return Ok(None);
+        }
+        let Some(slots) = self.adapters.slots() else { return Ok(None) };
+        let first_rank = |own: &LoadedAdapter| self.adapters.first_rank(&own.factors);
+        let scales = row_scales(batch, batch.rows(), slots.ranks(), first_rank)?;
+        Ok(Some(BatchSlots { slots, scales: upload(&scales, model.weights.embed.device())? }))
+    }
+
+    /// Gives all adapters of a batch a place. Returns false if they don't fit.
+    fn place_adapters(
+        &mut self,
+        model: &ModelTensors,
+        batch: &TokenBatch<'_, LoadedAdapter>,
+    ) -> Result<bool, TchError> {
+        let embed = &model.weights.embed;
+        let adapters: Vec<&Rc<Adapter>> =
+            batch.adapter_runs().into_iter().map(|(_, own)| &own.factors).collect();
+        match self.adapters.place(&model.config, &adapters, (embed.kind(), embed.device()))? {
+            Placement::Same => {}
+            Placement::Moved => self.steps.retain(|step| !step.shape.adapters),
+            Placement::TooMany => return Ok(false),
+        }
+        Ok(true)
+    }
+
     /// Writes the inputs of a batch. Returns the index of its recorded step, or `None` if it takes the plain way.
     fn prepare(
         &mut self,
@@ -198,15 +237,8 @@ impl DecodeGraphs {
         cache: &[Tensor],
         batch: &TokenBatch<'_, LoadedAdapter>,
     ) -> Result<Option<usize>, TchError> {
-        let embed = &model.weights.embed;
-        if shape.adapters {
-            let adapters: Vec<&Rc<Adapter>> =
-                batch.adapter_runs().into_iter().map(|(_, own)| &own.factors).collect();
-            match self.adapters.place(&model.config, &adapters, (embed.kind(), embed.device()))? {
-                Placement::Same => {}
-                Placement::Moved => self.steps.retain(|step| !step.shape.adapters),
-                Placement::TooMany => return Ok(None),
-            }
+        if shape.adapters && !self.place_adapters(model, batch)? {
+            return Ok(None);
         }
         let Self { adapters, .. } = self;
         let first_rank = |own: &LoadedAdapter| adapters.first_rank(&own.factors);
@@ -219,7 +251,8 @@ impl DecodeGraphs {
         }
         let slots = adapters.slots().filter(|_| shape.adapters);
         let ranks = slots.as_ref().map(|slots| slots.ranks());
-        let mut inputs = DecodeInputs::new([shape.rows, shape.blocks], ranks, self.scratch, embed.device())?;
+        let device = model.weights.embed.device();
+        let mut inputs = DecodeInputs::new([shape.rows, shape.blocks], ranks, self.scratch, device)?;
         inputs.write(batch, first_rank)?;
         let work = DecodeWork::new(model, cache, slots, &inputs);
         let work = self.recorder.record(Rc::new(move || work.run()))?;

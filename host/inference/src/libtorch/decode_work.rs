@@ -79,14 +79,7 @@ impl DecodeInputs {
             self.numbers.f_narrow(0, 0, batch.segments.len() as i64)?.f_copy_(tokens)?;
         }
         if let Some(scales) = &mut self.scales {
-            let ranks = scales.size()[1] as usize;
-            let mut values = vec![0f32; rows * ranks];
-            for (row, segment) in batch.segments.iter().enumerate() {
-                let Some(own) = segment.adapter else { continue };
-                let first = row * ranks + first_rank(own);
-                values[first..first + own.factors.rank].fill(own.factors.scale() as f32);
-            }
-            let values = Tensor::f_from_slice(&values)?.f_view([rows as i64, ranks as i64])?;
+            let values = row_scales(batch, rows, scales.size()[1] as usize, first_rank)?;
             scales.f_copy_(&upload(&values, device)?)?;
         }
         Ok(())
@@ -100,6 +93,23 @@ impl DecodeInputs {
             ..*self
         }
     }
+}
+
+/// Returns the scales of a batch's adapters in slots, `[rows, ranks]`, f32, on the CPU. `rows` may be more than the batch has.
+pub(super) fn row_scales(
+    batch: &TokenBatch<'_, LoadedAdapter>,
+    rows: usize,
+    ranks: usize,
+    first_rank: impl Fn(&LoadedAdapter) -> usize,
+) -> Result<Tensor, TchError> {
+    let mut values = vec![0f32; rows * ranks];
+    for (range, own) in batch.adapter_runs() {
+        let first = first_rank(own);
+        for row in range {
+            values[row * ranks + first..][..own.factors.rank].fill(own.factors.scale() as f32);
+        }
+    }
+    Tensor::f_from_slice(&values)?.f_view([rows as i64, ranks as i64])
 }
 
 /// The work of a step. It owns all tensors that it reads, except those of the model.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::rc::{Rc, Weak};
 
 use pl_model::{Adapter, AdapterSlots, Config, Projection};
-use tch::{Device, Kind, TchError};
+use tch::{Device, Kind, TchError, Tensor};
 
 /// Slots, and the adapters in them. An adapter of the same rank takes the place of one that no policy and no sequence has any
 /// more, so that recorded steps last over many versions of the adapters.
@@ -23,6 +23,13 @@ struct Place {
     /// Never dangling: a weak reference keeps the address from being used again.
     adapter: Weak<Adapter>,
     last_use: u64,
+}
+
+/// The slots of a batch's adapters.
+pub(super) struct BatchSlots {
+    pub(super) slots: Rc<AdapterSlots>,
+    /// Scale of a row's adapter in the columns of its slot, `[rows, ranks]`, f32.
+    pub(super) scales: Tensor,
 }
 
 /// Result of placing the adapters of a batch.

@@ -7,6 +7,7 @@ use pl_kernels::cuda::upload;
 use pl_model::{AdapterRows, AdapterRun, Config, ContextAttention, forward_cached};
 use tch::{Device, IndexOp, Kind, TchError, Tensor};
 
+use super::placed_adapters::BatchSlots;
 use super::single_rows::SingleRowAttention;
 use super::{LoadedAdapter, ModelTensors};
 use crate::executor::TokenBatch;
@@ -21,6 +22,8 @@ pub(super) struct PlainStep<'a> {
     slots: Tensor,
     /// The adapters, each with its range of rows.
     adapter_runs: Vec<(Range<usize>, &'a LoadedAdapter)>,
+    /// The adapters' slots, if they have any.
+    slots_of_adapters: Option<BatchSlots>,
     /// Segments of one row, whose attention is one operation.
     single_rows: Option<SingleRows>,
     /// Segments of several rows.
@@ -72,6 +75,7 @@ impl<'a> PlainStep<'a> {
     pub(super) fn new(
         model: &'a ModelTensors,
         batch: &TokenBatch<'a, LoadedAdapter>,
+        slots_of_adapters: Option<BatchSlots>,
         device: Device,
     ) -> Result<Self, TchError> {
         let to_device = |values: &[i64]| upload(&Tensor::f_from_slice(values)?, device);
@@ -109,6 +113,7 @@ impl<'a> PlainStep<'a> {
             positions: to_device(&positions)?,
             slots: to_device(&slots)?,
             adapter_runs: batch.adapter_runs(),
+            slots_of_adapters,
             single_rows,
             segments,
         })
@@ -123,7 +128,10 @@ impl<'a> PlainStep<'a> {
             adapter: &own.factors,
             finite: own.finite,
         };
-        let adapters = AdapterRows::new(self.adapter_runs.iter().map(run).collect())?;
+        let adapters = match &self.slots_of_adapters {
+            Some(BatchSlots { slots, scales }) => AdapterRows::in_slots(slots, scales),
+            None => AdapterRows::new(self.adapter_runs.iter().map(run).collect())?,
+        };
         let attend = |layer: usize, q: &Tensor| self.attend(&cache[layer], config, q);
         forward_cached(config, weights, adapters, &self.tokens, rope, cache, &self.slots, attend)
     }

@@ -1,9 +1,12 @@
 //! Sampling from the logits of a step: on their device where only ids and log-probabilities are needed, else on the CPU.
 
+use std::sync::Arc;
+
 use pl_kernels::cpu::SimdLevel;
 use pl_kernels::cuda;
 use pl_kernels::cuda::sampling::{LIKELIEST, TokenSampler, given};
 use pl_kernels::cuda::{Download, upload};
+use pl_types::ValueHeadWeights;
 use tch::{Device, Kind, TchError, Tensor};
 
 use super::StepTensors;
@@ -20,9 +23,42 @@ pub(crate) enum StepTokens {
         download: Download,
         /// True for tokens that were given.
         given: Vec<bool>,
+        values: Option<StepValues>,
     },
     /// Here. An element is `None` if its logits are not a distribution.
     Read(Vec<Option<SampledToken>>),
+}
+
+/// Values of a step's states, by the requests' value heads.
+pub(crate) struct StepValues {
+    /// The states `[rows, hidden]`, on their way to the CPU.
+    states: Download,
+    /// Row and value head of each request that has one.
+    heads: Vec<Option<(usize, Arc<ValueHeadWeights>)>>,
+}
+
+impl StepValues {
+    /// Starts to copy the states. Returns `None` if no request has a value head.
+    fn start(hidden: &Tensor, requests: &[SampleRequest<'_>]) -> Result<Option<Self>, TchError> {
+        let head = |request: &SampleRequest<'_>| Some((request.row, Arc::clone(request.value_head?)));
+        let heads: Vec<_> = requests.iter().map(head).collect();
+        if heads.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        Ok(Some(Self { states: Download::start(hidden)?, heads }))
+    }
+
+    /// Waits for the states, and returns the value of each request.
+    fn read(self) -> Result<Vec<Option<f32>>, TchError> {
+        let states = self.states.wait()?;
+        let width = states.size()[1] as usize;
+        let mut numbers = vec![0f32; states.numel()];
+        let count = numbers.len();
+        states.f_to_kind(Kind::Float)?.f_contiguous()?.f_copy_data(&mut numbers, count)?;
+        let value =
+            |(row, head): (usize, Arc<ValueHeadWeights>)| head.value(&numbers[row * width..][..width]);
+        Ok(self.heads.into_iter().map(|own| own.map(value)).collect())
+    }
 }
 
 /// Samples the tokens of requests.
@@ -33,21 +69,17 @@ pub(super) fn sample(step: &StepTensors, requests: &[SampleRequest<'_>]) -> Resu
             && request.mask.is_none()
             && request.top == 0
     };
-    let tokens = if requests.iter().all(plain) {
-        sample_on_device(&step.logits, requests)?
-    } else {
-        StepTokens::Read(sample_on_cpu(&step.logits, requests)?)
-    };
-    match requests.iter().all(|request| request.value_head.is_none()) {
-        true => Ok(tokens),
-        false => Ok(StepTokens::Read(with_values(read(tokens)?, requests, &step.hidden)?)),
+    let values = StepValues::start(&step.hidden, requests)?;
+    if requests.iter().all(plain) {
+        return sample_on_device(&step.logits, requests, values);
     }
+    Ok(StepTokens::Read(with_values(sample_on_cpu(&step.logits, requests)?, values)?))
 }
 
 /// Waits for tokens. An element is `None` if its logits are not a distribution.
 pub(super) fn read(tokens: StepTokens) -> Result<Vec<Option<SampledToken>>, TchError> {
-    let (download, given) = match tokens {
-        StepTokens::Sampled { download, given, .. } => (download, given),
+    let (download, given, values) = match tokens {
+        StepTokens::Sampled { download, given, values, .. } => (download, given, values),
         StepTokens::Read(tokens) => return Ok(tokens),
     };
     let all: Vec<i32> = download.wait()?.f_view(-1)?.try_into()?;
@@ -58,14 +90,19 @@ pub(super) fn read(tokens: StepTokens) -> Result<Vec<Option<SampledToken>>, TchE
         let token = token.cast_unsigned();
         valid.then(|| SampledToken { token, logprob, support: None, top: Vec::new(), value: None })
     });
-    Ok(sampled.collect())
+    with_values(sampled.collect(), values)
 }
 
 /// Samples on the device of the logits. Only ids and log-probabilities are copied back, and nothing is waited for.
-fn sample_on_device(logits: &Tensor, requests: &[SampleRequest<'_>]) -> Result<StepTokens, TchError> {
+fn sample_on_device(
+    logits: &Tensor,
+    requests: &[SampleRequest<'_>],
+    values: Option<StepValues>,
+) -> Result<StepTokens, TchError> {
     let sampled = sample_tokens(logits, &choices(requests, logits.device())?)?;
     let given = requests.iter().map(|request| matches!(request.choice, TokenChoice::Given(_))).collect();
-    Ok(StepTokens::Sampled { tokens: sampled.f_select(0, 0)?, download: Download::start(&sampled)?, given })
+    let (tokens, download) = (sampled.f_select(0, 0)?, Download::start(&sampled)?);
+    Ok(StepTokens::Sampled { tokens, download, given, values })
 }
 
 /// Builds the choices of [`TokenSampler::sample`], `[3, N]` in f64 on a device, with one copy, which isn't waited for.
@@ -122,23 +159,14 @@ fn sample_with_libtorch(logits: &Tensor, choices: &Tensor) -> Result<Tensor, Tch
     Tensor::f_cat(&[ids.f_to_kind(Kind::Int)?, bits], 1)?.f_tr()?.f_contiguous()
 }
 
-/// Adds the values of the states that tokens were sampled in. Copies these states to the CPU, if a request has a value
-/// head.
+/// Waits for values and adds them to their tokens.
 fn with_values(
     sampled: Vec<Option<SampledToken>>,
-    requests: &[SampleRequest<'_>],
-    hidden: &Tensor,
+    values: Option<StepValues>,
 ) -> Result<Vec<Option<SampledToken>>, TchError> {
-    let width = hidden.size()[1] as usize;
-    let mut states = vec![0f32; hidden.numel()];
-    let count = states.len();
-    let on_cpu = hidden.f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?.f_contiguous()?;
-    on_cpu.f_copy_data(&mut states, count)?;
-    let value = |request: &SampleRequest<'_>| {
-        request.value_head.map(|head| head.value(&states[request.row * width..][..width]))
-    };
-    let tokens = sampled.into_iter().zip(requests);
-    Ok(tokens.map(|(token, own)| token.map(|token| SampledToken { value: value(own), ..token })).collect())
+    let Some(values) = values else { return Ok(sampled) };
+    let tokens = sampled.into_iter().zip(values.read()?);
+    Ok(tokens.map(|(token, value)| token.map(|token| SampledToken { value, ..token })).collect())
 }
 
 /// Copies the logits to the CPU and samples there.
@@ -198,7 +226,7 @@ mod tests {
                 });
             }
         }
-        let device = read(sample_on_device(&logits, &requests).unwrap()).unwrap();
+        let device = read(sample_on_device(&logits, &requests, None).unwrap()).unwrap();
         let on_cpu = sample_on_cpu(&logits, &requests).unwrap();
         for (device, cpu) in device.into_iter().zip(on_cpu) {
             let (device, cpu) = (device.unwrap(), cpu.unwrap());

@@ -210,7 +210,7 @@ fn a_replay_has_the_bits_of_work_that_was_never_recorded() {
         if recorded.replays() > before {
             let model = &recorded.model.0;
             let shape = DecodeShape::new(&batch, &model.config, model.positions()).unwrap();
-            assert_eq!((shape.rows, shape.blocks), (4, BLOCKS));
+            assert_eq!((shape.rows, shape.blocks), (4, 512 / BLOCK));
             let mut inputs =
                 DecodeInputs::new([shape.rows, shape.blocks], None, BLOCKS as u32, Device::Cpu).unwrap();
             inputs.write(&batch, |_| 0).unwrap();
@@ -376,12 +376,12 @@ fn prompts_and_batches_that_are_too_large_take_the_plain_way() {
         let batch = TokenBatch::<LoadedAdapter> { segments: segments.collect(), next_tokens: None };
         DecodeShape::new(&batch, &model.config, positions).map(|shape| (shape.rows, shape.blocks))
     };
-    assert_eq!(shape(&[1; 5], 100_000), Some((8, 64)));
-    assert_eq!(shape(&[1024; 70], 100_000), Some((96, 64)));
-    assert_eq!(shape(&[1, 1025], 100_000), Some((2, 256)));
+    assert_eq!(shape(&[1; 5], 100_000), Some((8, 32)));
+    assert_eq!(shape(&[512; 70], 100_000), Some((96, 32)));
+    assert_eq!(shape(&[1, 513], 100_000), Some((2, 128)));
     // No sequence is longer than the model takes.
-    assert_eq!(shape(&[1, 1025], 2000), Some((2, 125)));
-    assert_eq!((shape(&[1; 256], 100_000), shape(&[1; 257], 100_000)), (Some((256, 64)), None));
+    assert_eq!(shape(&[1, 513], 2000), Some((2, 125)));
+    assert_eq!((shape(&[1; 256], 100_000), shape(&[1; 257], 100_000)), (Some((256, 32)), None));
     assert_eq!(shape(&[1; 0], 100_000), None);
     // The sums of attention's parts would take gigabytes.
     assert_eq!(shape(&[1 << 22; 256], 1 << 22), None);

@@ -165,7 +165,7 @@ impl<E: Executor> Worker<E> {
                     completion: &[],
                     choice,
                     top: 0,
-                    value_head: None,
+                    value_head: running[*i].policy().value_head.as_ref(),
                 })
             })
             .collect();

@@ -13,14 +13,14 @@ use super::library;
 pub struct KernelSource {
     /// Name in messages.
     pub name: &'static str,
-    /// CUDA C++ without includes. `primitives.cu` and `bf16.cu` are put before it.
+    /// CUDA C++ without includes. `primitives.cu` and `numbers.cu` are put before it.
     pub text: &'static str,
 }
 
 impl KernelSource {
     /// Returns the complete text that is compiled.
     fn full_text(&self) -> String {
-        [include_str!("primitives.cu"), include_str!("bf16.cu"), self.text].join("\n")
+        [include_str!("primitives.cu"), include_str!("numbers.cu"), self.text].join("\n")
     }
 }
 

@@ -4,55 +4,6 @@
 // Numbers are read and written eight at a time. A row's results depend on that row and its width alone.
 
 const int THREADS = 256;  // threads of a block
-const int PACK = 8;       // numbers that a thread reads at a time
-
-struct Numbers {
-    float at[PACK];
-};
-
-// A word of two numbers.
-__device__ __forceinline__ unsigned pack(float low, float high) {
-    return to_bf16(low) | (unsigned)to_bf16(high) << 16;
-}
-
-__device__ __forceinline__ void unpack(unsigned word, float& low, float& high) {
-    low = low_bf16(word);
-    high = high_bf16(word);
-}
-
-__device__ __forceinline__ Numbers load(const bf16* from) {
-    uint4 words = *(const uint4*)from;
-    Numbers out;
-    unpack(words.x, out.at[0], out.at[1]);
-    unpack(words.y, out.at[2], out.at[3]);
-    unpack(words.z, out.at[4], out.at[5]);
-    unpack(words.w, out.at[6], out.at[7]);
-    return out;
-}
-
-__device__ __forceinline__ Numbers load(const float* from) {
-    float4 first = ((const float4*)from)[0], second = ((const float4*)from)[1];
-    Numbers out;
-    out.at[0] = first.x, out.at[1] = first.y, out.at[2] = first.z, out.at[3] = first.w;
-    out.at[4] = second.x, out.at[5] = second.y, out.at[6] = second.z, out.at[7] = second.w;
-    return out;
-}
-
-__device__ __forceinline__ void store(bf16* to, const Numbers& numbers) {
-    uint4 words;
-    words.x = pack(numbers.at[0], numbers.at[1]);
-    words.y = pack(numbers.at[2], numbers.at[3]);
-    words.z = pack(numbers.at[4], numbers.at[5]);
-    words.w = pack(numbers.at[6], numbers.at[7]);
-    *(uint4*)to = words;
-}
-
-__device__ __forceinline__ void store(float* to, const Numbers& numbers) {
-    float4 first = {numbers.at[0], numbers.at[1], numbers.at[2], numbers.at[3]};
-    float4 second = {numbers.at[4], numbers.at[5], numbers.at[6], numbers.at[7]};
-    ((float4*)to)[0] = first;
-    ((float4*)to)[1] = second;
-}
 
 // The sum over the `members` threads of a row, in an order that does not depend on other rows. `sums` has a place for each
 // thread of the block; all of them call it.

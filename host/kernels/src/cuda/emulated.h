@@ -55,10 +55,11 @@ struct Barrier {
     std::vector<Thread*> waiting;
 };
 
-// Operands and result of a warp's matrix product, by lane.
+// Operands and result of a warp's matrix product, and exchanged values, by lane.
 struct Warp {
     unsigned a[32][4], b[32][2];
     float product[32][4];
+    float exchanged[32];
     Barrier barrier;
 };
 
@@ -247,6 +248,17 @@ inline void multiply_16x8x16(
     d1 += warp.product[lane][1];
     d2 += warp.product[lane][2];
     d3 += warp.product[lane][3];
+}
+
+inline float exchange(float value, int mask) {
+    emulated::Warp& warp = emulated::warp();
+    int lane = threadIdx.x % 32;
+    warp.exchanged[lane] = value;
+    emulated::wait(warp.barrier, 32);
+    float other = warp.exchanged[lane ^ mask];
+    // All lanes have read theirs before the next exchange.
+    emulated::wait(warp.barrier, 32);
+    return other;
 }
 
 #define EMULATED_KERNEL(name) {#name, [](void** arguments) { emulated::call(name, arguments); }}

@@ -1,272 +1,194 @@
 // Attention of one query per sequence to its keys and values, which are in blocks anywhere in memory.
 //
-// A block of threads has the query heads that share a head of keys, at most 8, and 256 keys of one sequence: it computes all
-// their scores, one softmax, and the weighted sum of the values. A second kernel merges a sequence's parts in their order. A
-// row's results depend on that row alone: the division of its keys does not depend on other rows.
+// A block of threads has query heads that share a head of keys, at most `QUERIES`, and 512 keys of one sequence. Nothing but
+// the results of its warps is in shared memory: a thread reads 8 numbers of a key and of its value, and a key's threads add up
+// their products. Each group of threads has its own softmax of the keys that it saw; these are merged in their order at the end.
+// A second kernel merges the parts of sequences of more than 512 keys. A row's results depend on that row alone: the division
+// of its keys does not depend on other rows.
 
-const int THREADS = 128;      // threads of a block
-const int QUERIES = 8;        // largest number of query heads of a block
-const int SPAN = 256;         // keys of a block
-const int TILE = 32;          // keys that are loaded together, one per lane of a warp
-const int WARPS = THREADS / 32;
-const int STAGES = 3;         // tiles that are loaded or being loaded
-const int SHARES = THREADS / QUERIES;  // threads of a query's softmax
-const int TOKENS = 16;        // tokens of a block of the cache
-const int COPY = 16;          // bytes of one copy, and of the distance of rows beyond their width, to avoid bank conflicts
+const int WARPS = 8;    // warps of a block
+const int SPAN = 512;   // keys of a block
+const int LOADS = 4;    // keys that a thread reads at a time
+const int TOKENS = 16;  // tokens of a block of the cache
+const float LOWEST = -3.4028234e38f;
 
-// Numbers of the cache, 16 bytes at a time and in pairs.
-template <class T>
-struct Format;
+// The softmax over keys that a group of threads saw, of which each has 8 dimensions of the values.
+struct Softmax {
+    float peak, sum;  // largest score, and sum of exp(score - peak)
+    Numbers mixed;    // sum of exp(score - peak) value
 
-template <>
-struct Format<bf16> {
-    static const int NUMBERS = 8;
-
-    static __device__ void widen(const unsigned char* from, float (&to)[NUMBERS]) {
-        uint4 words = *(const uint4*)from;
-        to[0] = low_bf16(words.x), to[1] = high_bf16(words.x), to[2] = low_bf16(words.y), to[3] = high_bf16(words.y);
-        to[4] = low_bf16(words.z), to[5] = high_bf16(words.z), to[6] = low_bf16(words.w), to[7] = high_bf16(words.w);
+    __device__ __forceinline__ void clear() {
+        peak = LOWEST, sum = 0;
+        for (int i = 0; i < PACK; i++) mixed.at[i] = 0;
     }
 
-    static __device__ void pair(const unsigned char* row, int index, float& first, float& second) {
-        unsigned word = ((const unsigned*)row)[index];
-        first = low_bf16(word), second = high_bf16(word);
+    // Raises the largest score.
+    __device__ __forceinline__ void raise(float to) {
+        float factor = expf(peak - to);
+        peak = to, sum *= factor;
+        for (int i = 0; i < PACK; i++) mixed.at[i] *= factor;
     }
 
-    static __device__ bf16 number(float value) {
-        return to_bf16(value);
+    __device__ __forceinline__ void add(float weight, const Numbers& value) {
+        sum += weight;
+        for (int i = 0; i < PACK; i++) mixed.at[i] = fmaf(weight, value.at[i], mixed.at[i]);
     }
 
-    static __device__ float value(bf16 number) {
-        return low_bf16(number);
-    }
-};
-
-template <>
-struct Format<float> {
-    static const int NUMBERS = 4;
-
-    static __device__ void widen(const unsigned char* from, float (&to)[NUMBERS]) {
-        float4 numbers = *(const float4*)from;
-        to[0] = numbers.x, to[1] = numbers.y, to[2] = numbers.z, to[3] = numbers.w;
-    }
-
-    static __device__ void pair(const unsigned char* row, int index, float& first, float& second) {
-        first = ((const float*)row)[2 * index], second = ((const float*)row)[2 * index + 1];
-    }
-
-    static __device__ float number(float value) {
-        return value;
-    }
-
-    static __device__ float value(float number) {
-        return number;
+    // Merges the softmaxes of the lanes whose numbers differ in the bits of `mask`.
+    __device__ __forceinline__ void merge(int mask) {
+        raise(fmaxf(peak, exchange(peak, mask)));
+        sum += exchange(sum, mask);
+        for (int i = 0; i < PACK; i++) mixed.at[i] += exchange(mixed.at[i], mask);
     }
 };
 
-// Keys and values of one head of one sequence, from the position `first` to before `end`.
-template <class T>
-struct Context {
-    const T* cache;  // [slots, 2, kv_heads, width]: a token's keys, then its values
-    const int* table;
-    int first, end;
-    int kv_heads, head, width;
-
-    __device__ int tiles() const {
-        return (end - first + TILE - 1) / TILE;
-    }
-
-    __device__ int pitch() const {
-        return width * (int)sizeof(T) + COPY;
-    }
-
-    // Number of keys of a tile.
-    __device__ int keys(int tile) const {
-        return min(TILE, end - first - tile * TILE);
-    }
-
-    // Starts to copy a tile of keys, or of values, to shared memory.
-    __device__ void load(unsigned char* shared, int tile, bool values) const {
-        int copies = width * (int)sizeof(T) / COPY;
-        for (int copy = threadIdx.x; copy < TILE * copies; copy += THREADS) {
-            int key = copy / copies, part = copy % copies;
-            int position = first + tile * TILE + key;
-            bool inside = position < end;
-            long long slot = inside ? (long long)table[position / TOKENS] * TOKENS + position % TOKENS : 0;
-            const T* from = cache + ((slot * 2 + values) * kv_heads + head) * width + part * (COPY / (int)sizeof(T));
-            copy_16_bytes(shared + key * pitch() + part * COPY, from, inside);
-        }
-    }
-};
-
-// Writes the scores of a tile: a thread has one key, and every fourth query.
-template <class T>
-__device__ void score(float* scores, const float* queries, const unsigned char* tile, int keys, int count, int pitch, int width) {
-    int key = threadIdx.x % 32, warp = threadIdx.x / 32;
-    if (key >= keys || warp >= count) return;
-    bool second = warp + WARPS < count;
-    const float* own[2] = {queries + warp * width, queries + (warp + (second ? WARPS : 0)) * width};
-    float sums[2] = {0, 0};
-    for (int i = 0; i < width; i += Format<T>::NUMBERS) {
-        float numbers[Format<T>::NUMBERS];
-        Format<T>::widen(tile + key * pitch + i * (int)sizeof(T), numbers);
-#pragma unroll
-        for (int query = 0; query < 2; query++) {
-            if (query == 1 && !second) continue;
-#pragma unroll
-            for (int j = 0; j < Format<T>::NUMBERS; j += 4) {
-                float4 part = *(const float4*)(own[query] + i + j);
-                sums[query] = fmaf(part.x, numbers[j], sums[query]);
-                sums[query] = fmaf(part.y, numbers[j + 1], sums[query]);
-                sums[query] = fmaf(part.z, numbers[j + 2], sums[query]);
-                sums[query] = fmaf(part.w, numbers[j + 3], sums[query]);
-            }
-        }
-    }
-    scores[warp * SPAN + key] = sums[0];
-    if (second) scores[(warp + WARPS) * SPAN + key] = sums[1];
-}
-
-// Replaces scores by exp(score - largest score). The thread with share 0 of a query returns its largest score and the sum.
-__device__ void exponentiate(float* scores, float* shares, int keys, int count, float& peak, float& sum) {
-    int query = threadIdx.x / SHARES, share = threadIdx.x % SHARES;
-    float* own = scores + query * SPAN;
-    peak = -3.4028234e38f;
-    sum = 0;
-    if (query < count)
-        for (int key = share; key < keys; key += SHARES) peak = fmaxf(peak, own[key]);
-    shares[threadIdx.x] = peak;
-    __syncthreads();
-    for (int i = 0; i < SHARES; i++) peak = fmaxf(peak, shares[query * SHARES + i]);
-    // All have read the largest scores before sums replace them.
-    __syncthreads();
-    if (query < count)
-        for (int key = share; key < keys; key += SHARES) {
-            own[key] = expf(own[key] - peak);
-            sum += own[key];
-        }
-    shares[threadIdx.x] = sum;
-    __syncthreads();
-    if (share != 0) return;
-    for (int i = 1; i < SHARES; i++) sum += shares[query * SHARES + i];
-}
-
-// Block (x, y): a row's head of keys with at most 8 of its queries, and the keys from 256 y on. Writes the weighted sums of
-// the values, [rows, heads, spans, width], and the largest score and the sum of weights, [rows, heads, spans, 2].
-template <class T>
-__device__ void attend_span(
-    const T* queries, const T* cache, const int* tables, const int* lengths, float* outs, float* sums, int heads,
+// Block (x, y): a row's head of keys with at most `QUERIES` of its queries, and the keys from 512 y on. Writes the results
+// of rows of one span to `to`, [rows, heads, width]; of other rows the weighted sums of the values, [rows, heads, spans, width],
+// and the largest score and the sum of weights, [rows, heads, spans, 2].
+template <class T, int QUERIES>
+__device__ __forceinline__ void attend_span(
+    const T* queries, const T* cache, const int* tables, const int* lengths, float* outs, float* sums, T* to, int heads,
     int kv_heads, int width, int blocks, int spans) {
     SHARED_MEMORY(shared);
     int group = heads / kv_heads, parts = (group + QUERIES - 1) / QUERIES;
     int row = blockIdx.x / (kv_heads * parts), kv_head = blockIdx.x / parts % kv_heads, part = blockIdx.x % parts;
     int first_head = kv_head * group + part * QUERIES, count = min(QUERIES, group - part * QUERIES);
-    int first = blockIdx.y * SPAN, end = min(first + SPAN, lengths[row]);
+    int length = lengths[row], first = blockIdx.y * SPAN, end = min(first + SPAN, length);
     if (first >= end) return;
-    Context<T> context = {cache, tables + (long long)row * blocks, first, end, kv_heads, kv_head, width};
-    int tiles = context.tiles(), pitch = context.pitch();
+    const int* table = tables + (long long)row * blocks;
 
-    float* own = (float*)shared;               // [QUERIES, width]
-    float* scores = own + QUERIES * width;     // [QUERIES, SPAN]
-    float* shares = scores + QUERIES * SPAN;   // [THREADS]
-    unsigned char* stages = (unsigned char*)(shares + THREADS);
+    // A key has `lanes` threads, a power of two; some have no numbers of it.
+    int lanes = 1;
+    while (lanes * PACK < width) lanes *= 2;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, keys = 32 / lanes;
+    int dimension = lane % lanes * PACK;
+    bool inside = dimension < width;
+
     float scale = 1 / sqrtf((float)width);
-    for (int i = threadIdx.x; i < count * width; i += THREADS)
-        own[i] = Format<T>::value(queries[((long long)row * heads + first_head) * width + i]) * scale;
-
-    // Each thread has a pair of dimensions, and every `members`-th key.
-    int members = THREADS / (width / 2), member = threadIdx.x / (width / 2), pair = threadIdx.x % (width / 2);
-    float mixed[QUERIES][2];
+    Numbers own[QUERIES];
+    Softmax softmax[QUERIES];
 #pragma unroll
-    for (int query = 0; query < QUERIES; query++) mixed[query][0] = mixed[query][1] = 0;
-
-    // All tiles of keys, then all tiles of values.
-    for (int tile = 0; tile < STAGES - 1; tile++) {
-        if (tile < 2 * tiles) context.load(stages + tile * TILE * pitch, tile % tiles, tile >= tiles);
-        end_copies();
+    for (int query = 0; query < QUERIES; query++) {
+        softmax[query].clear();
+        own[query] = {};
+        if (inside && query < count)
+            own[query] = load(queries + ((long long)row * heads + first_head + query) * width + dimension);
+        for (int i = 0; i < PACK; i++) own[query].at[i] *= scale;
     }
-    for (int tile = 0; tile < 2 * tiles; tile++) {
-        wait_for_copies<STAGES - 2>();
-        // Now all threads can read this tile, and none reads the previous one.
-        __syncthreads();
-        int next = tile + STAGES - 1;
-        if (next < 2 * tiles) context.load(stages + next % STAGES * TILE * pitch, next % tiles, next >= tiles);
-        // Also without copies, so that the wait above is for the same tile in every iteration.
-        end_copies();
-        const unsigned char* stage = stages + tile % STAGES * TILE * pitch;
-        int keys = context.keys(tile % tiles);
-        if (tile < tiles) {
-            score<T>(scores + tile * TILE, own, stage, keys, count, pitch, width);
-            continue;
+
+    int chunk = keys * LOADS;
+    for (int start = first + warp * chunk; start < end; start += WARPS * chunk) {
+        Pack<T> key[LOADS], value[LOADS];
+#pragma unroll
+        for (int i = 0; i < LOADS; i++) {
+            int position = start + i * keys + lane / lanes;
+            key[i] = {}, value[i] = {};
+            if (!inside || position >= end) continue;
+            long long slot = (long long)table[position / TOKENS] * TOKENS + position % TOKENS;
+            const T* from = cache + (slot * 2 * kv_heads + kv_head) * width + dimension;
+            key[i] = *(const Pack<T>*)from;
+            value[i] = *(const Pack<T>*)(from + kv_heads * width);
         }
-        if (tile == tiles) {
-            float peak, sum;
-            exponentiate(scores, shares, end - first, count, peak, sum);
-            int query = threadIdx.x / SHARES;
-            if (threadIdx.x % SHARES == 0 && query < count) {
-                float* to = sums + (((long long)row * heads + first_head + query) * spans + blockIdx.y) * 2;
-                to[0] = peak;
-                to[1] = sum;
-            }
-        }
-        if (member >= members) continue;
-        const float* weights = scores + (tile - tiles) * TILE;
-        for (int key = member; key < keys; key += members) {
-            float values[2];
-            Format<T>::pair(stage + key * pitch, pair, values[0], values[1]);
+        float scores[QUERIES][LOADS];
+#pragma unroll
+        for (int i = 0; i < LOADS; i++) {
+            Numbers numbers = widen(key[i]);
+            bool exists = start + i * keys + lane / lanes < end;
 #pragma unroll
             for (int query = 0; query < QUERIES; query++) {
-                if (query >= count) continue;
-                float weight = weights[query * SPAN + key];
-                mixed[query][0] = fmaf(weight, values[0], mixed[query][0]);
-                mixed[query][1] = fmaf(weight, values[1], mixed[query][1]);
+                float sum = 0;
+#pragma unroll
+                for (int j = 0; j < PACK; j++) sum = fmaf(own[query].at[j], numbers.at[j], sum);
+                for (int mask = lanes / 2; mask > 0; mask /= 2) sum += exchange(sum, mask);
+                scores[query][i] = exists ? sum : LOWEST;
+            }
+        }
+#pragma unroll
+        for (int query = 0; query < QUERIES; query++) {
+            float peak = softmax[query].peak;
+#pragma unroll
+            for (int i = 0; i < LOADS; i++) peak = fmaxf(peak, scores[query][i]);
+            softmax[query].raise(peak);
+        }
+#pragma unroll
+        for (int i = 0; i < LOADS; i++) {
+            Numbers numbers = widen(value[i]);
+            bool exists = start + i * keys + lane / lanes < end;
+#pragma unroll
+            for (int query = 0; query < QUERIES; query++) {
+                float weight = exists ? expf(scores[query][i] - softmax[query].peak) : 0;
+                softmax[query].add(weight, numbers);
             }
         }
     }
-    wait_for_copies<0>();
-    __syncthreads();
-    // The tiles are free now: [members, QUERIES, width].
-    float* all = (float*)stages;
-    if (member < members)
+
+    // The results of the warps: [WARPS, QUERIES, width], then [WARPS, QUERIES, 2].
+    float* mixed = (float*)shared;
+    float* totals = mixed + WARPS * QUERIES * width;
 #pragma unroll
-        for (int query = 0; query < QUERIES; query++)
-            for (int i = 0; i < 2; i++) all[(member * QUERIES + query) * width + 2 * pair + i] = mixed[query][i];
+    for (int query = 0; query < QUERIES; query++) {
+        for (int mask = lanes; mask < 32; mask *= 2) softmax[query].merge(mask);
+        if (lane >= lanes || !inside) continue;
+        int place = warp * QUERIES + query;
+        for (int i = 0; i < PACK; i++) mixed[place * width + dimension + i] = softmax[query].mixed.at[i];
+        if (lane == 0) totals[place * 2] = softmax[query].peak, totals[place * 2 + 1] = softmax[query].sum;
+    }
     __syncthreads();
-    for (int i = threadIdx.x; i < count * width; i += THREADS) {
-        float sum = 0;
-        for (int from = 0; from < members; from++) sum += all[from * QUERIES * width + i];
-        int query = i / width, dimension = i % width;
-        outs[(((long long)row * heads + first_head + query) * spans + blockIdx.y) * width + dimension] = sum;
+    for (int i = threadIdx.x; i < count * width; i += WARPS * 32) {
+        int query = i / width, column = i % width;
+        float peak = LOWEST, sum = 0, out = 0;
+        for (int from = 0; from < WARPS; from++) peak = fmaxf(peak, totals[(from * QUERIES + query) * 2]);
+        for (int from = 0; from < WARPS; from++) {
+            int place = from * QUERIES + query;
+            float factor = expf(totals[place * 2] - peak);
+            sum = fmaf(factor, totals[place * 2 + 1], sum);
+            out = fmaf(factor, mixed[place * width + column], out);
+        }
+        long long head = (long long)row * heads + first_head + query;
+        if (length <= SPAN) {
+            assign(to[head * width + column], out / sum);
+            continue;
+        }
+        long long place = head * spans + blockIdx.y;
+        outs[place * width + column] = out;
+        if (column == 0) sums[place * 2] = peak, sums[place * 2 + 1] = sum;
     }
 }
 
-// Block x: a row's head. Merges its parts.
+// Block x: a row's head. Merges its spans, if there are several.
 template <class T>
-__device__ void merge_spans(
+__device__ __forceinline__ void merge_spans(
     const float* outs, const float* sums, const int* lengths, T* to, int heads, int width, int spans) {
     int own = (lengths[blockIdx.x / heads] + SPAN - 1) / SPAN;
+    if (own == 1) return;
     outs += (long long)blockIdx.x * spans * width;
     sums += (long long)blockIdx.x * spans * 2;
     float peak = sums[0];
     for (int span = 1; span < own; span++) peak = fmaxf(peak, sums[span * 2]);
-    for (int dimension = threadIdx.x; dimension < width; dimension += THREADS) {
+    for (int dimension = threadIdx.x; dimension < width; dimension += WARPS * 32) {
         float total = 0, mixed = 0;
         for (int span = 0; span < own; span++) {
             float weight = expf(sums[span * 2] - peak);
             total = fmaf(weight, sums[span * 2 + 1], total);
             mixed = fmaf(weight, outs[span * width + dimension], mixed);
         }
-        to[(long long)blockIdx.x * width + dimension] = Format<T>::number(mixed / total);
+        assign(to[(long long)blockIdx.x * width + dimension], mixed / total);
     }
 }
 
+#define ATTEND_SPAN(suffix, T, queries_of_block)                                                                      \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32) attend_span_##suffix##_##queries_of_block(               \
+        const T* queries, const T* cache, const int* tables, const int* lengths, float* outs, float* sums, T* to,     \
+        int heads, int kv_heads, int width, int blocks, int spans) {                                                  \
+        attend_span<T, queries_of_block>(                                                                             \
+            queries, cache, tables, lengths, outs, sums, to, heads, kv_heads, width, blocks, spans);                  \
+    }
 #define PAGED_ATTENTION(suffix, T)                                                                                    \
-    extern "C" __global__ void __launch_bounds__(THREADS) attend_span_##suffix(                                       \
-        const T* queries, const T* cache, const int* tables, const int* lengths, float* outs, float* sums, int heads, \
-        int kv_heads, int width, int blocks, int spans) {                                                             \
-        attend_span<T>(queries, cache, tables, lengths, outs, sums, heads, kv_heads, width, blocks, spans);           \
-    }                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(THREADS) merge_spans_##suffix(                                       \
+    ATTEND_SPAN(suffix, T, 1)                                                                                         \
+    ATTEND_SPAN(suffix, T, 2)                                                                                         \
+    ATTEND_SPAN(suffix, T, 4)                                                                                         \
+    ATTEND_SPAN(suffix, T, 8)                                                                                         \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32) merge_spans_##suffix(                                    \
         const float* outs, const float* sums, const int* lengths, T* to, int heads, int width, int spans) {           \
         merge_spans<T>(outs, sums, lengths, to, heads, width, spans);                                                 \
     }

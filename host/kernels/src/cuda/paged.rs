@@ -2,7 +2,7 @@
 //!
 //! libtorch would have to gather each sequence's keys and values, padded to the longest, in every layer of every step. Here
 //! they are read where they are, once for all query heads that share them (`paged.cu`). A sequence's keys are divided into
-//! parts of 256, whose sums are merged in their order, so that a sequence's results don't depend on the others of the batch.
+//! parts of 512, whose sums are merged in their order, so that a sequence's results don't depend on the others of the batch.
 //! [`GatheredSequences`] is the same in plain libtorch, on any device.
 
 mod gathered;
@@ -24,24 +24,34 @@ use crate::cpu::BLOCK;
 /// Source of the kernels.
 pub const SOURCE: KernelSource = KernelSource { name: "paged.cu", text: include_str!("paged.cu") };
 
-/// Number of threads of a block. The source has the same value, as of all constants below.
-const THREADS: u32 = 128;
-/// Largest number of query heads of a block.
-const QUERIES: i64 = 8;
+/// Number of warps of a block, and of its threads. The source has the same values, as of [`SPAN`].
+const WARPS: i64 = 8;
+const THREADS: u32 = 32 * WARPS as u32;
 /// Number of keys of a block.
-pub const SPAN: i64 = 256;
-/// Keys that are loaded together, and how many such tiles are loaded or being loaded.
-const TILE: i64 = 32;
-const STAGES: i64 = 3;
-/// Largest shared memory: that of heads of 256 numbers in bf16.
-const SHARED: u32 = 67_584;
+pub const SPAN: i64 = 512;
+/// Largest width of a head.
+const WIDEST: i64 = 256;
 
-pub(super) const KERNELS: [Kernel; 4] = [
-    Kernel { name: "attend_span_bf16", threads: THREADS, shared: SHARED },
-    Kernel { name: "attend_span_f32", threads: THREADS, shared: SHARED },
+/// Numbers of query heads of a block, each with a kernel.
+const QUERIES: [i64; 4] = [1, 2, 4, 8];
+
+pub(super) const KERNELS: [Kernel; 10] = [
+    attend_span("attend_span_bf16_1", QUERIES[0], WIDEST),
+    attend_span("attend_span_bf16_2", QUERIES[1], WIDEST),
+    attend_span("attend_span_bf16_4", QUERIES[2], WIDEST),
+    attend_span("attend_span_bf16_8", QUERIES[3], WIDEST),
+    attend_span("attend_span_f32_1", QUERIES[0], WIDEST),
+    attend_span("attend_span_f32_2", QUERIES[1], WIDEST),
+    attend_span("attend_span_f32_4", QUERIES[2], WIDEST),
+    attend_span("attend_span_f32_8", QUERIES[3], WIDEST),
     Kernel { name: "merge_spans_bf16", threads: THREADS, shared: 0 },
     Kernel { name: "merge_spans_f32", threads: THREADS, shared: 0 },
 ];
+
+/// Returns a kernel of spans with the results of its warps in shared memory: a head and two numbers for each query.
+const fn attend_span(name: &'static str, queries: i64, width: i64) -> Kernel {
+    Kernel { name, threads: THREADS, shared: (4 * WARPS * queries * (width + 2)) as u32 }
+}
 
 /// Sequences whose keys and values are in a cache.
 #[derive(Debug, Clone, Copy)]
@@ -67,12 +77,7 @@ impl PagedAttention {
 
     /// Returns true if the kernels support heads of `width` numbers of a kind.
     pub fn supports(kind: Kind, width: i64) -> bool {
-        let largest = match kind {
-            Kind::BFloat16 => 256,
-            Kind::Float => 128,
-            _ => 0,
-        };
-        width % 8 == 0 && (8..=largest).contains(&width)
+        matches!(kind, Kind::BFloat16 | Kind::Float) && width % 8 == 0 && (8..=WIDEST).contains(&width)
     }
 
     /// Computes the attention of queries `[rows, heads, width]`, one of each sequence, to its keys and values in a cache
@@ -95,8 +100,10 @@ impl PagedAttention {
             }
             let spans = (sequences.longest as i64 + SPAN - 1) / SPAN;
             let options = (Kind::Float, queries.device());
-            let outs = Tensor::f_empty([sizes.rows, sizes.heads, spans, sizes.width], options)?;
-            let sums = Tensor::f_empty([sizes.rows, sizes.heads, spans, 2], options)?;
+            // Rows of one span have no sums to merge.
+            let merged = if spans > 1 { spans } else { 0 };
+            let outs = Tensor::f_empty([sizes.rows, sizes.heads, merged, sizes.width], options)?;
+            let sums = Tensor::f_empty([sizes.rows, sizes.heads, merged, 2], options)?;
             let count = |n: i64| Argument::Count(n as i32);
             let arguments = [
                 Argument::tensor(queries),
@@ -105,6 +112,7 @@ impl PagedAttention {
                 Argument::tensor(sequences.lengths),
                 Argument::tensor(&outs),
                 Argument::tensor(&sums),
+                Argument::tensor(&out),
                 count(sizes.heads),
                 count(sizes.kv_heads),
                 count(sizes.width),
@@ -112,12 +120,15 @@ impl PagedAttention {
                 count(spans),
             ];
             let [attend, merge] = sizes.kernels();
-            let parts = (sizes.heads / sizes.kv_heads + QUERIES - 1) / QUERIES;
+            let parts = (sizes.heads / sizes.kv_heads + sizes.queries() - 1) / sizes.queries();
             let grid = [(sizes.rows * sizes.kv_heads * parts) as u32, spans as u32];
             // SAFETY: the kernel's arguments in its order; `check` and the lines above ensure the kinds and dimensions that it
             // needs, and libtorch frees tensors in the stream's order. Blocks of the tables are in the cache, which the
             // caller guarantees as the owner of both.
             unsafe { self.launcher.launch(attend, grid, &arguments)? };
+            if spans == 1 {
+                return Ok(out);
+            }
             let arguments = [
                 Argument::tensor(&outs),
                 Argument::tensor(&sums),
@@ -150,7 +161,7 @@ impl PagedAttention {
         };
         if !Self::supports(kind, width) || kv_heads == 0 || heads % kv_heads != 0 {
             let expected =
-                format!("of a multiple of {kv_heads} heads of 8 to 256 numbers in bf16 or 128 in f32");
+                format!("of a multiple of {kv_heads} heads of 8 to {WIDEST} numbers in bf16 or f32");
             return invalid("the queries", &expected, queries);
         }
         let blocks = sequences.tables.size().get(1).copied().unwrap_or(0);
@@ -181,17 +192,20 @@ struct Sizes {
 }
 
 impl Sizes {
+    /// Returns the number of query heads of a block: of the heads that share keys, as many as a kernel takes.
+    fn queries(&self) -> i64 {
+        let group = self.heads / self.kv_heads;
+        QUERIES.into_iter().find(|queries| *queries >= group).unwrap_or(QUERIES[QUERIES.len() - 1])
+    }
+
     /// Returns the kernels of the number format, with the shared memory for the width.
     fn kernels(&self) -> [Kernel; 2] {
-        let bytes = self.kind.elt_size_in_bytes() as i64;
-        let tiles = STAGES * TILE * (self.width * bytes + 16);
-        // Sums of all threads take the place of the tiles.
-        let sums = i64::from(THREADS) * QUERIES * 2 * 4;
-        let shared = (QUERIES * (self.width + SPAN) + i64::from(THREADS)) * 4 + tiles.max(sums);
+        let queries = self.queries();
+        let index = QUERIES.into_iter().position(|other| other == queries).unwrap_or(0);
         let [attend, merge] = match self.kind {
-            Kind::BFloat16 => [KERNELS[0], KERNELS[2]],
-            _ => [KERNELS[1], KERNELS[3]],
+            Kind::BFloat16 => [KERNELS[index], KERNELS[8]],
+            _ => [KERNELS[QUERIES.len() + index], KERNELS[9]],
         };
-        [Kernel { shared: shared as u32, ..attend }, merge]
+        [attend_span(attend.name, queries, self.width), merge]
     }
 }

@@ -36,3 +36,8 @@ __device__ __forceinline__ void multiply_16x8x16(
         : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+
+// The value of the lane of a warp whose number differs in the bits of `mask`. All lanes call it.
+__device__ __forceinline__ float exchange(float value, int mask) {
+    return __shfl_xor_sync(0xffffffffu, value, mask);
+}

@@ -7,13 +7,14 @@ use tch::Device;
 use super::compile::KernelSource;
 use super::error::Error;
 use super::launch::{Kernel, KernelSettings, Kernels, Launch};
-use super::{elementwise, head, paged, sampling};
+use super::{elementwise, head, lora, paged, sampling};
 
 /// Sources with their kernels.
-pub(super) const SOURCES: [(&KernelSource, &[Kernel]); 4] = [
+pub(super) const SOURCES: [(&KernelSource, &[Kernel]); 5] = [
     (&head::SOURCE, &head::KERNELS),
     (&paged::SOURCE, &paged::KERNELS),
     (&elementwise::SOURCE, &elementwise::KERNELS),
+    (&lora::SOURCE, &lora::KERNELS),
     (&sampling::SOURCE, &sampling::KERNELS),
 ];
 

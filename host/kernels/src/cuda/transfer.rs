@@ -54,12 +54,13 @@ impl Download {
     /// # Errors
     /// If memory runs out or the device fails.
     pub fn start(tensor: &Tensor) -> Result<Self, TchError> {
-        let Device::Cuda(ordinal) = tensor.device() else {
-            return Ok(Self { tensor: tensor.f_to_device(Device::Cpu)?, copied: None });
+        let ordinal = match tensor.device() {
+            Device::Cuda(ordinal) => Some(ordinal),
+            _ => None,
         };
         // libtorch takes pinned memory for a copy that doesn't wait.
-        let tensor = tensor.f_internal_to_copy((tensor.kind(), Device::Cpu), true)?;
-        Ok(Self { tensor, copied: Some(Event::record(ordinal)?) })
+        let copy = tensor.f_internal_to_copy((tensor.kind(), Device::Cpu), ordinal.is_some())?;
+        Ok(Self { tensor: copy, copied: ordinal.map(Event::record).transpose()? })
     }
 
     /// Waits for the copy alone, not for later work on the device.
@@ -119,6 +120,10 @@ mod tests {
         let there = upload(&tensor, Device::Cpu).unwrap();
         let back = Download::start(&there).unwrap().wait().unwrap();
         assert!(back.equal(&tensor));
+        // Later changes don't reach the copy.
+        let (mut there, started) = (there, Download::start(&tensor).unwrap());
+        let _ = there.zero_();
+        assert!(started.wait().unwrap().equal(&back));
         if !tch::Cuda::is_available() {
             assert!(upload(&tensor, Device::Cuda(0)).is_err());
         }

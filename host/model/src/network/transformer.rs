@@ -14,6 +14,7 @@ mod block;
 mod cached;
 mod elementwise;
 mod gradients;
+mod slot_rows;
 
 use tch::{TchError, Tensor, no_grad};
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError, mpsc};
 
-use pl_types::{Completion, Grammar, Request, Sampling};
+use pl_types::{Completion, Grammar, Request, Sampling, ValueHeadWeights};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -56,7 +56,7 @@ fn requests() -> Vec<Request> {
         .collect()
 }
 
-/// Plays the requests twice, with another version of an adapter and of the weights in between.
+/// Plays the requests three times: with a value head of a policy, then with another version of an adapter, then of the weights.
 fn play(recorded: bool) -> (Vec<Completion>, EngineStats) {
     let (sender, receiver) = mpsc::channel();
     let counters = Arc::new(Counters::default());
@@ -75,15 +75,16 @@ fn play(recorded: bool) -> (Vec<Completion>, EngineStats) {
     });
     let base = tiny();
     let mut completions = Vec::new();
-    let updates =
-        [None, Some((0, adapter(&base.config, 3).into())), Some((2, base.weights.map(|t| t * 1.01).into()))];
-    for update in updates {
-        if let Some((policy, update)) = update {
-            let (reply, done) = mpsc::sync_channel(1);
-            let update: WeightUpdate = update;
-            sender.send(WorkerMessage::Publish { policy, update, version: 2, reply }).unwrap();
-            done.recv().unwrap().unwrap();
-        }
+    let weight = (0..base.config.hidden).map(|i| (i % 7) as f32 / 10.0 - 0.3).collect();
+    let updates: [(usize, WeightUpdate); 3] = [
+        (1, WeightUpdate::ValueHead(ValueHeadWeights { weight, bias: 0.5 })),
+        (0, adapter(&base.config, 3).into()),
+        (2, base.weights.map(|t| t * 1.01).into()),
+    ];
+    for (policy, update) in updates {
+        let (reply, done) = mpsc::sync_channel(1);
+        sender.send(WorkerMessage::Publish { policy, update, version: 2, reply }).unwrap();
+        done.recv().unwrap().unwrap();
         let replies: Vec<_> = requests()
             .into_iter()
             .map(|request| {
@@ -118,5 +119,13 @@ fn completions_are_those_of_the_plain_way() {
         for (a, b) in got.logprobs.iter().zip(&expected.logprobs) {
             assert!((a - b).abs() < 1e-4, "{a} {b}");
         }
+        assert_eq!(got.values.is_some(), expected.values.is_some());
+        for (a, b) in got.values.iter().flatten().zip(expected.values.iter().flatten()) {
+            assert!((a - b).abs() < 1e-3, "{a} {b}");
+        }
     }
+    let with_values: Vec<&Completion> = got.iter().filter(|own| own.values.is_some()).collect();
+    // Those of policy 1, one or two of each of its four requests.
+    assert_eq!(with_values.len(), 3 * 6);
+    assert!(with_values.iter().all(|own| own.values.as_ref().map(Vec::len) == Some(own.tokens.len())));
 }

@@ -1,7 +1,7 @@
 // The operations between the matrix products on a CPU; see emulated.h.
 #include "../emulated.h"
 
-#include "../bf16.cu"
+#include "../numbers.cu"
 #include "../elementwise.cu"
 
 EMULATED_KERNELS(

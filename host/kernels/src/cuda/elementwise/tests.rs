@@ -9,7 +9,7 @@ use crate::cuda::emulated::Emulated;
 
 fn emulated(seed: u64) -> Elementwise {
     static LIBRARY: LazyLock<Emulated> = LazyLock::new(|| {
-        Emulated::compile(&["emulated.h", "bf16.cu", "elementwise.cu", "elementwise/emulated.cpp"])
+        Emulated::compile(&["emulated.h", "numbers.cu", "elementwise.cu", "elementwise/emulated.cpp"])
     });
     Elementwise { launcher: Arc::new(LIBRARY.with_seed(seed)) }
 }

@@ -1,7 +1,7 @@
 // The head's kernels on a CPU; see emulated.h.
 #include "../emulated.h"
 
-#include "../bf16.cu"
+#include "../numbers.cu"
 #include "../head.cu"
 
 EMULATED_KERNELS(

@@ -47,7 +47,7 @@ impl Case {
 
 fn emulated(seed: u64) -> FusedHead {
     static LIBRARY: LazyLock<Emulated> =
-        LazyLock::new(|| Emulated::compile(&["emulated.h", "bf16.cu", "head.cu", "head/emulated.cpp"]));
+        LazyLock::new(|| Emulated::compile(&["emulated.h", "numbers.cu", "head.cu", "head/emulated.cpp"]));
     FusedHead { launcher: Arc::new(LIBRARY.with_seed(seed)) }
 }
 

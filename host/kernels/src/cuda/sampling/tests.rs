@@ -10,7 +10,7 @@ use crate::cuda::emulated::Emulated;
 
 fn emulated(seed: u64) -> TokenSampler {
     static LIBRARY: LazyLock<Emulated> = LazyLock::new(|| {
-        Emulated::compile(&["emulated.h", "bf16.cu", "sampling.cu", "sampling/emulated.cpp"])
+        Emulated::compile(&["emulated.h", "numbers.cu", "sampling.cu", "sampling/emulated.cpp"])
     });
     TokenSampler { launcher: Arc::new(LIBRARY.with_seed(seed)) }
 }

@@ -12,13 +12,14 @@
 //! all finite has products of its own, because 0 times NaN is NaN: it would spoil the rows and the gradients of the others. On
 //! the CPU, each run of rows has products of its own, so that a row's bits don't depend on the other adapters of the batch.
 //!
-//! [`AdapterSlots`] are a group whose factors are already side by side, and whose scales the caller writes.
+//! In generation, adapters may be in [`AdapterSlots`], side by side once for many steps.
 
 use std::ops::Range;
 
 use tch::{Device, Kind, TchError, Tensor};
 
 use super::adapter_slots::AdapterSlots;
+use super::slot_rows::SlotRows;
 use crate::network::adapter::{Adapter, LowRank, Projection};
 use crate::network::matmul::{add_linear, add_outer, linear};
 use crate::network::packed::Packed;
@@ -46,6 +47,8 @@ struct IndexedRun<'a> {
 pub struct AdapterRows<'a> {
     /// Groups of each projection, in the order of [`Projection::ALL`].
     groups: [Vec<AdapterGroup<'a>>; 7],
+    /// In place of the groups.
+    slots: Option<SlotRows<'a>>,
 }
 
 /// Adapters with a part on one projection that share products.
@@ -53,16 +56,10 @@ struct AdapterGroup<'a> {
     /// From the first row of an adapter to the last.
     start: i64,
     len: i64,
-    factors: GroupFactors<'a>,
+    /// The adapters with their indices, none twice.
+    members: Vec<(&'a Adapter, usize)>,
     /// Scales `[len, sum of ranks]`, f32; `None` if all rows are of the one member.
     mask: Option<Tensor>,
-}
-
-/// Origin of the factors of a group.
-enum GroupFactors<'a> {
-    /// The adapters with their indices, none twice.
-    Members(Vec<(&'a Adapter, usize)>),
-    Slots(&'a AdapterSlots),
 }
 
 /// Value of `u` of one projection for each of its groups.
@@ -86,14 +83,7 @@ impl<'a> AdapterRows<'a> {
     /// Assigns rows to adapters in slots by their scales: `[rows, ranks of the slots]`, f32, the scale of a row's adapter in the
     /// columns of its slot and 0 in the others. The scales are read when the products are computed.
     pub fn in_slots(slots: &'a AdapterSlots, scales: &Tensor) -> Self {
-        let group = || AdapterGroup {
-            start: 0,
-            len: scales.size().first().copied().unwrap_or(0),
-            factors: GroupFactors::Slots(slots),
-            mask: Some(scales.shallow_clone()),
-        };
-        let own = |projection| slots.part(0, projection).map(|_| group());
-        Self { groups: Projection::ALL.map(|projection| own(projection).into_iter().collect()) }
+        Self { groups: Default::default(), slots: Some(SlotRows::new(slots, scales)) }
     }
 
     /// Assigns the rows of a packed batch to the adapters that its spans name.
@@ -121,10 +111,10 @@ impl<'a> AdapterRows<'a> {
                 groups.push(group);
             }
         }
-        Ok(Self { groups })
+        Ok(Self { groups, slots: None })
     }
 
-    /// Adds the adapters' parts of a projection of `x` to its output `y`, in place.
+    /// Adds the adapters' parts of a projection of `x` to its output `y`, in place. Returns what their gradients need.
     pub(super) fn add(
         &self,
         layer: usize,
@@ -132,6 +122,9 @@ impl<'a> AdapterRows<'a> {
         x: &Tensor,
         y: &Tensor,
     ) -> Result<LowRankInputs, TchError> {
+        if let Some(slots) = &self.slots {
+            slots.add(layer, &[projection], x, y)?;
+        }
         self.groups[projection as usize]
             .iter()
             .map(|group| {
@@ -141,6 +134,25 @@ impl<'a> AdapterRows<'a> {
                 Ok(inner)
             })
             .collect()
+    }
+
+    /// Adds the adapters' parts of projections of `x`, in the order of [`Projection::ALL`], to their outputs beside each other, in
+    /// place. No gradients follow.
+    pub(super) fn add_together(
+        &self,
+        layer: usize,
+        projections: &[Projection],
+        x: &Tensor,
+        all: &Tensor,
+        outputs: &[Tensor],
+    ) -> Result<(), TchError> {
+        if let Some(slots) = &self.slots {
+            return slots.add(layer, projections, x, all);
+        }
+        for (projection, y) in projections.iter().zip(outputs) {
+            self.add(layer, *projection, x, y)?;
+        }
+        Ok(())
     }
 
     /// Adds the gradients of the factors to those in `gradients`, and the adapters' part of the gradient with
@@ -217,24 +229,16 @@ impl<'a> AdapterGroup<'a> {
         let start = first.rows.start;
         let len = own.last().map_or(0, |run| run.rows.end - start);
         let mask = if count == 1 { None } else { Some(mask(own, &members, start, len, device)?) };
-        Ok(Some(Self { start, len, factors: GroupFactors::Members(members), mask }))
+        Ok(Some(Self { start, len, members, mask }))
     }
 
     fn rows(&self, x: &Tensor) -> Result<Tensor, TchError> {
         x.f_narrow(0, self.start, self.len)
     }
 
-    /// Returns the members.
-    fn members(&self) -> &[(&'a Adapter, usize)] {
-        match &self.factors {
-            GroupFactors::Members(members) => members,
-            GroupFactors::Slots(_) => &[],
-        }
-    }
-
     /// The members' parts on the projection with their indices.
     fn parts(&self, layer: usize, projection: Projection) -> impl Iterator<Item = (&'a LowRank, usize)> {
-        self.members()
+        self.members
             .iter()
             .filter_map(move |(adapter, index)| Some((adapter.part(layer, projection)?, *index)))
     }
@@ -246,11 +250,6 @@ impl<'a> AdapterGroup<'a> {
         projection: Projection,
         kind: Kind,
     ) -> Result<(Tensor, Tensor), TchError> {
-        if let GroupFactors::Slots(slots) = self.factors
-            && let Some(part) = slots.part(layer, projection)
-        {
-            return Ok((part.a.f_to_kind(kind)?, part.b.f_to_kind(kind)?));
-        }
         let (a, b): (Vec<&Tensor>, Vec<&Tensor>) =
             self.parts(layer, projection).map(|(part, _)| (&part.a, &part.b)).unzip();
         let join = |factors: &[&Tensor], dim: i64| match factors {
@@ -262,7 +261,7 @@ impl<'a> AdapterGroup<'a> {
 
     /// Multiplies inner products `[len, sum of ranks]` by the scales, in place.
     fn scale(&self, mut inner: Tensor) -> Result<Tensor, TchError> {
-        match (&self.mask, self.members()) {
+        match (&self.mask, self.members.as_slice()) {
             (Some(mask), _) => inner.f_mul_(mask),
             (None, [(adapter, _), ..]) => inner.f_mul_scalar_(adapter.scale()),
             (None, []) => Ok(inner),
@@ -278,7 +277,7 @@ impl<'a> AdapterGroup<'a> {
         [x, inner, dy, du]: [&Tensor; 4],
     ) -> Result<(), TchError> {
         let own = |index: usize| gradients.get(index).and_then(|gradient| gradient.part(layer, projection));
-        if let (None, [(_, index)]) = (&self.mask, self.members()) {
+        if let (None, [(_, index)]) = (&self.mask, self.members.as_slice()) {
             let Some(gradient) = own(*index) else { return Ok(()) };
             add_outer(&gradient.b, dy, inner)?;
             return add_outer(&gradient.a, du, x);

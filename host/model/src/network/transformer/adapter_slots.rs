@@ -7,12 +7,25 @@ use tch::{Device, Kind, TchError, Tensor, no_grad};
 use crate::network::adapter::{Adapter, LowRank, Projection};
 use crate::network::config::Config;
 
-/// Memory for the factors of several adapters: on each projection `[ranks, in]` and `[out, ranks]`. A slot is a range of the
-/// ranks; an adapter that is written to it takes the place of an earlier one, and what was recorded before reads the new one.
+/// Projections of the same input, whose factors are one after another.
+const TOGETHER: [&[Projection]; 4] = [
+    &[Projection::Q, Projection::K, Projection::V],
+    &[Projection::O],
+    &[Projection::Gate, Projection::Up],
+    &[Projection::Down],
+];
+
+/// Memory for the factors of several adapters: on each projection `[ranks, in]` and `[out, ranks]`, one after another for the
+/// projections of the same input. A slot is a range of the ranks; an adapter that is written to it takes the place of an earlier
+/// one, and what was recorded before reads the new one.
 #[derive(Debug)]
 pub struct AdapterSlots {
     ranks: usize,
-    layers: Vec<[Option<LowRank>; 7]>,
+    /// The factors of [`TOGETHER`] on each layer. `None` without targets among the projections; of other projections than the
+    /// targets, all numbers are 0.
+    layers: Vec<[Option<LowRank>; TOGETHER.len()]>,
+    /// Number of outputs of each projection, in the order of [`Projection::ALL`].
+    outputs: [i64; 7],
 }
 
 impl AdapterSlots {
@@ -20,8 +33,8 @@ impl AdapterSlots {
     /// more than launches.
     pub const MAX_RANKS: usize = 256;
 
-    /// Takes memory, filled with zeros, for adapters with `ranks` together and targets among `targets`, in the number format
-    /// that the model computes in.
+    /// Takes memory, filled with zeros, for adapters with `ranks` together, or up to 7 more, and targets among `targets`, in the
+    /// number format that the model computes in.
     ///
     /// # Errors
     /// If memory runs out.
@@ -31,20 +44,26 @@ impl AdapterSlots {
         targets: &[Projection],
         options: (Kind, Device),
     ) -> Result<Self, TchError> {
-        let part = |projection: Projection| {
-            let (inputs, outputs) = projection.shape(config);
-            let a = Tensor::f_zeros([ranks as i64, inputs], options)?;
-            Ok::<_, TchError>(LowRank { a, b: Tensor::f_zeros([outputs, ranks as i64], options)? })
+        // Kernels read 8 numbers at a time.
+        let ranks = ranks.next_multiple_of(8);
+        let outputs = Projection::ALL.map(|projection| projection.shape(config).1);
+        let part = |together: &[Projection]| {
+            let inputs = together[0].shape(config).0;
+            let rows: i64 = together.iter().map(|projection| outputs[*projection as usize]).sum();
+            let a = Tensor::f_zeros([(together.len() * ranks) as i64, inputs], options)?;
+            Ok::<_, TchError>(LowRank { a, b: Tensor::f_zeros([rows, ranks as i64], options)? })
         };
         let mut layers = Vec::with_capacity(config.layers);
         for _ in 0..config.layers {
-            let mut parts = [const { None }; 7];
-            for projection in targets {
-                parts[*projection as usize] = Some(part(*projection)?);
+            let mut parts = [const { None }; TOGETHER.len()];
+            for (to, together) in parts.iter_mut().zip(TOGETHER) {
+                if together.iter().any(|projection| targets.contains(projection)) {
+                    *to = Some(part(together)?);
+                }
             }
             layers.push(parts);
         }
-        Ok(Self { ranks, layers })
+        Ok(Self { ranks, layers, outputs })
     }
 
     /// Returns the sum of the ranks of all slots.
@@ -59,9 +78,9 @@ impl AdapterSlots {
     pub fn write(&self, slot: Range<usize>, adapter: &Adapter) -> Result<(), TchError> {
         let (start, len) = (slot.start as i64, slot.len() as i64);
         no_grad(|| {
-            for (layer, parts) in self.layers.iter().enumerate() {
-                for (projection, to) in Projection::ALL.into_iter().zip(parts) {
-                    let Some(to) = to else { continue };
+            for layer in 0..self.layers.len() {
+                for projection in Projection::ALL {
+                    let Some(to) = self.part(layer, &[projection])? else { continue };
                     let (mut a, mut b) = (to.a.f_narrow(0, start, len)?, to.b.f_narrow(1, start, len)?);
                     match adapter.part(layer, projection) {
                         Some(part) => {
@@ -78,8 +97,29 @@ impl AdapterSlots {
         })
     }
 
-    /// Returns the factors of all slots on a layer's projection, if it is a target.
-    pub(super) fn part(&self, layer: usize, projection: Projection) -> Option<&LowRank> {
-        self.layers.get(layer)?[projection as usize].as_ref()
+    /// Returns the number of outputs of a projection.
+    pub(super) fn outputs(&self, projection: Projection) -> i64 {
+        self.outputs[projection as usize]
+    }
+
+    /// Returns the factors of all slots on projections of a layer that have the same input, in the order of [`Projection::ALL`]:
+    /// `[projections x ranks, in]` and `[sum of outputs, ranks]`. Returns `None` if none is a target.
+    pub(super) fn part(&self, layer: usize, projections: &[Projection]) -> Result<Option<LowRank>, TchError> {
+        let found = TOGETHER.iter().enumerate().find_map(|(index, together)| {
+            let first = (0..together.len()).find(|first| together[*first..].starts_with(projections))?;
+            Some((index, &together[..first]))
+        });
+        let Some((index, before)) = found else { return Ok(None) };
+        let Some(all) = self.layers.get(layer).and_then(|parts| parts[index].as_ref()) else {
+            return Ok(None);
+        };
+        let rows = |projections: &[Projection]| -> i64 {
+            projections.iter().map(|projection| self.outputs(*projection)).sum()
+        };
+        let ranks = |projections: &[Projection]| (projections.len() * self.ranks) as i64;
+        Ok(Some(LowRank {
+            a: all.a.f_narrow(0, ranks(before), ranks(projections))?,
+            b: all.b.f_narrow(0, rows(before), rows(projections))?,
+        }))
     }
 }

@@ -47,22 +47,17 @@ impl Frame<'_> {
         x: &Tensor,
     ) -> Result<(Tensor, LowRankInputs), TchError> {
         let y = self.weights.layers[i].projection(projection).linear(x)?;
-        let inner = self.complete(i, projection, x, &y)?;
+        self.add_bias(i, projection, &y)?;
+        let inner = self.adapters.add(i, projection, x, &y)?;
         Ok((y, inner))
     }
 
-    /// Adds the bias and the adapters' parts of a projection of `x` to the product `y` of its matrix, in place.
-    pub(super) fn complete(
-        &self,
-        i: usize,
-        projection: Projection,
-        x: &Tensor,
-        y: &Tensor,
-    ) -> Result<LowRankInputs, TchError> {
+    /// Adds the bias of a projection, if there is one, to the product `y` of its matrix, in place.
+    pub(super) fn add_bias(&self, i: usize, projection: Projection, y: &Tensor) -> Result<(), TchError> {
         if let Some(bias) = self.weights.layers[i].bias(projection) {
             let _ = y.shallow_clone().f_add_(&bias.f_to_kind(y.kind())?)?;
         }
-        self.adapters.add(i, projection, x, y)
+        Ok(())
     }
 
     /// Returns the block's output for its input `x` (`[T, H]`), and the tensors that its gradient needs.

@@ -116,8 +116,9 @@ impl Frame<'_> {
         let all = linear(x, &stacked)?;
         let parts = columns(&all, matrices.map(|matrix| matrix.size()[0]))?;
         for (projection, y) in projections.into_iter().zip(&parts) {
-            self.complete(i, projection, x, y)?;
+            self.add_bias(i, projection, y)?;
         }
+        self.adapters.add_together(i, &projections, x, &all, &parts)?;
         Ok(Products::Together(all))
     }
 }

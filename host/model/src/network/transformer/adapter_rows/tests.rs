@@ -101,7 +101,7 @@ fn ranks_are_added_up_to_a_limit() {
     let groups = |ranks: Option<usize>, projection: Projection| {
         let rows = assigned(&adapters, ranks);
         let members =
-            |group: &AdapterGroup<'_>| group.members().iter().map(|(_, index)| *index).collect::<Vec<_>>();
+            |group: &AdapterGroup<'_>| group.members.iter().map(|(_, index)| *index).collect::<Vec<_>>();
         rows.groups[projection as usize].iter().map(members).collect::<Vec<_>>()
     };
     assert_eq!(groups(Some(64), Projection::Q), [vec![0, 1, 3]]);
@@ -159,7 +159,8 @@ fn slots_have_the_products_of_the_adapters_in_them() {
     let adapters = adapters();
     let options = (Kind::Double, Device::Cpu);
     let slots = AdapterSlots::new(&config(), 12, &Projection::ALL, options).unwrap();
-    assert_eq!(slots.ranks(), 12);
+    // Whole reads of the kernels.
+    assert_eq!(slots.ranks(), 16);
     // With a gap of 2 between the slots of the adapters 1 and 3, in which another one was before.
     let places = [0..4, 4..5, 7..10, 10..12];
     slots.write(5..7, &adapters[3]).unwrap();
@@ -168,7 +169,7 @@ fn slots_have_the_products_of_the_adapters_in_them() {
     for (place, adapter) in places.iter().zip(&adapters) {
         slots.write(place.clone(), adapter).unwrap();
     }
-    let scales = Tensor::zeros([ROWS, 12], (Kind::Float, Device::Cpu));
+    let scales = Tensor::zeros([ROWS, 16], (Kind::Float, Device::Cpu));
     for (rows, index) in RUNS {
         let (place, scale) = (&places[index], adapters[index].scale());
         let columns = scales.narrow(0, rows.start, rows.end - rows.start);
@@ -182,6 +183,18 @@ fn slots_have_the_products_of_the_adapters_in_them() {
         assigned(&adapters, Some(0)).add(1, projection, &x, &expected).unwrap();
         let gap = (y - &expected).abs().max().double_value(&[]);
         assert!(gap < 1e-12, "{projection}: {gap}");
+    }
+    // Projections of the same input.
+    for together in [&Projection::ALL[..3], &Projection::ALL[1..3], &Projection::ALL[4..6]] {
+        let x = random(&[ROWS, WIDTH]);
+        let all = random(&[ROWS, WIDTH * together.len() as i64]);
+        let parts = |all: &Tensor| all.chunk(together.len() as i64, 1);
+        let expected = all.copy();
+        AdapterRows::in_slots(&slots, &scales).add_together(1, together, &x, &all, &[]).unwrap();
+        let rows = assigned(&adapters, Some(0));
+        rows.add_together(1, together, &x, &expected, &parts(&expected)).unwrap();
+        let gap = (all - &expected).abs().max().double_value(&[]);
+        assert!(gap < 1e-12, "{together:?}: {gap}");
     }
 }
 
