@@ -122,8 +122,9 @@ def tests(expression):
 def parity(kit):
     """The tests of the crates that compute on the device."""
     # Without the simulations of devices, which are compiled from sources.
-    kernels = "(package(pl-kernels) - test(/^cuda::(head|paged)::tests::/) - binary(graphs))"
-    code, output = kit.run(tests(f"{kernels} + test(/^network::transformer::attention::/)"), 240)
+    kernels = "(package(pl-kernels) - test(/^cuda::(elementwise|head|lora|paged|sampling)::tests::/) - binary(graphs))"
+    others = "test(/^network::transformer::(attention|gpu_tests)::/) + test(batches_on_a_gpu)"
+    code, output = kit.run(tests(f"{kernels} + {others}"), 240)
     summary = next((line.strip() for line in output.splitlines() if "Summary" in line), "no summary")
     figures = {"summary": summary, "failed": [line.strip() for line in output.splitlines() if " FAIL " in line]}
     check(code, output, figures)

@@ -36,8 +36,11 @@ const PART: usize = 60 << 20;
 
 /// Crates with tests that compute on the device, and nextest's filters for their binaries. The kit runs all tests of the kernels,
 /// and those of the attention.
-const TESTED: [(&str, &str); 2] =
-    [("pl-kernels", "package(pl-kernels)"), ("pl-model", "(package(pl-model) & kind(lib))")];
+const TESTED: [(&str, &str); 3] = [
+    ("pl-kernels", "package(pl-kernels)"),
+    ("pl-model", "(package(pl-model) & kind(lib))"),
+    ("pl-inference", "(package(pl-inference) & kind(lib))"),
+];
 
 /// Benchmarks.
 const BENCHES: [&str; 3] = ["cuda", "decode", "update"];
@@ -100,12 +103,13 @@ fn write(members: &[Member], into: &Path) -> Result<Vec<PathBuf>> {
     Ok(parts.paths)
 }
 
-/// Returns the kit's scripts, the peers', the examples, and the tiny model that gives its tokenizer to random ones.
+/// Returns the kit's scripts, the peers', the examples, and the tiny model, of the tests and for the tokenizers of random ones.
 fn scripts(root: &Path) -> Result<Vec<Member>> {
     let folders = [
         ("bench/gpu", ""),
         ("bench/peers", "peers/"),
         ("tests/data/tiny", "tiny/"),
+        ("tests/data/tiny", "source/tests/data/tiny/"),
         ("examples", "examples/"),
     ];
     let mut members = Vec::new();

@@ -5,6 +5,7 @@
 use pl_kernels::cpu::BLOCK;
 use pl_kernels::cuda::elementwise::{Elementwise, HeadInputs};
 use pl_kernels::cuda::head::{FusedHead, HeadRows, ReferenceHead, TokenHead};
+use pl_kernels::cuda::lora::{LoraFactors, LoraProducts};
 use pl_kernels::cuda::paged::{GatheredSequences, PagedAttention, PagedSequences};
 use pl_kernels::cuda::sampling::{LIKELIEST, TokenSampler, given};
 use pl_kernels::cuda::{Graphs, KernelSettings, find_libtorch_cuda, load, open, opened};
@@ -158,6 +159,9 @@ fn operations_between_products_equal_those_in_f32() {
             let expected = (&dn - &n * mean(&dn * &n)) * &rstd;
             let dx = kernels.normalize_backward(&dy, &x, &rstd, &gain).unwrap();
             assert_close(&dx, &expected, tolerance, &what("gradient of a norm"));
+            let d_gain = kernels.gain_gradient(&dy, &x, &rstd).unwrap();
+            let expected = (wide(&dy) * &n).sum_dim_intlist([0i64, 1].as_slice(), false, Kind::Double);
+            assert_close(&d_gain, &expected, 1e-5, &what("gradient of a gain"));
 
             let [cosines, sines] = [0, 1].map(|_| wide(&random(&[rows, width])));
             let rotated = kernels.rotate(&x, [&cosines, &sines], true).unwrap();
@@ -226,6 +230,53 @@ fn operations_of_generation_have_the_bits_of_those_that_they_replace() {
 }
 
 #[test]
+fn products_of_adapters_equal_those_of_libtorch() {
+    let Some(device) = device() else { return };
+    let products = LoraProducts::new(open(0, &settings()).unwrap());
+    for (kind, tolerance) in [(Kind::Float, 1e-4), (Kind::BFloat16, 1e-2)] {
+        for (rows, width, outputs, ranks) in [
+            (1i64, 2048i64, vec![2048i64, 1024, 1024], 16i64),
+            (64, 576, vec![1536, 1536], 32),
+            (256, 6144, vec![2048], 256),
+        ] {
+            let random = |shape: &[i64]| Tensor::randn(shape, (Kind::Float, device)).to_kind(kind);
+            let projections = outputs.len() as i64;
+            let columns: i64 = outputs.iter().sum();
+            let (x, y) = (random(&[rows, width]), random(&[rows, columns]));
+            let a = random(&[projections, ranks, width]) / (width as f64).sqrt();
+            let b = random(&[columns, ranks]);
+            // A row has 8 or 16 ranks, or none.
+            let scales = Tensor::zeros([rows, ranks], (Kind::Float, device));
+            for row in (0..rows).filter(|row| row % 5 != 4) {
+                let rank = 8 << (row % 2);
+                let first = row * 8 % (ranks - rank + 1);
+                let _ = scales.get(row).narrow(0, first, rank).fill_(2.0);
+            }
+            let got = y.copy();
+            let factors = LoraFactors { a: &a, b: &b, outputs: &outputs };
+            products.add(&factors, &scales, &x, &got).unwrap();
+            let wide = |x: &Tensor| x.to_kind(Kind::Double);
+            let mut first = 0;
+            let parts: Vec<Tensor> = (0i64..)
+                .zip(&outputs)
+                .map(|(projection, count)| {
+                    let inner = wide(&x).mm(&wide(&a.get(projection)).tr()) * wide(&scales);
+                    first += count;
+                    inner.mm(&wide(&b.narrow(0, first - count, *count)).tr())
+                })
+                .collect();
+            let expected = wide(&y) + Tensor::cat(&parts, 1);
+            assert_close(&got, &expected, tolerance, &format!("{rows} x {width}, {ranks} ranks in {kind:?}"));
+            // A row alone has the same bits.
+            let last = |tensor: &Tensor| tensor.narrow(0, rows - 1, 1).contiguous();
+            let alone = last(&y);
+            products.add(&factors, &last(&scales), &last(&x), &alone).unwrap();
+            assert!(alone.equal(&last(&got)), "a row alone in {kind:?}");
+        }
+    }
+}
+
+#[test]
 fn sampled_tokens_follow_the_softmax() {
     let Some(device) = device() else { return };
     let sampler = TokenSampler::new(open(0, &settings()).unwrap());
@@ -274,7 +325,7 @@ fn a_graph_repeats_its_work_with_what_is_in_its_inputs() {
     let Some(device) = device() else { return };
     let kernels = PagedAttention::new(open(0, &settings()).unwrap());
     let options = (Kind::Float, device);
-    let (rows, heads, width, blocks) = (3i64, 4i64, 64i64, 8i64);
+    let (rows, heads, width, blocks) = (3i64, 4i64, 64i64, 40i64);
     let random = |shape: &[i64]| Tensor::randn(shape, options);
     let matrix = random(&[heads * width, heads * width]) / 16.0;
     let cache = random(&[rows * blocks * BLOCK as i64, 2, heads, width]);
@@ -293,7 +344,7 @@ fn a_graph_repeats_its_work_with_what_is_in_its_inputs() {
     let (other_graph, other_output) = graphs.record(work).unwrap();
     for round in 0..3i64 {
         input.copy_(&random(&[rows, heads * width]));
-        lengths.copy_(&Tensor::from_slice(&[1 + round as i32, 40, 128 - round as i32]));
+        lengths.copy_(&Tensor::from_slice(&[1 + round as i32, 40, 600 - 100 * round as i32]));
         // SAFETY: all tensors of the work are above.
         unsafe { graph.replay() }.unwrap();
         let got = output.copy();

@@ -126,6 +126,33 @@ __device__ void normalize_backward(
     }
 }
 
+// Sums over the rows of a block of dy x reciprocal, [blocks, width]. Block (x, y) has `chunk` rows and 256 packs of columns.
+template <class T>
+__device__ void gain_gradient(
+    const T* gradient, const T* x, const float* reciprocals, float* sums, int rows, int width, int chunk) {
+    SHARED_MEMORY(shared);
+    Numbers* all = (Numbers*)shared;
+    // Narrow rows leave threads for several of them.
+    int packs = width / PACK, columns = min(packs, THREADS), groups = THREADS / columns;
+    int column = threadIdx.x % columns, group = threadIdx.x / columns, pack = blockIdx.y * THREADS + column;
+    bool inside = group < groups && pack < packs;
+    int end = min(rows, (int)(blockIdx.x + 1) * chunk);
+    Numbers total = {};
+    if (inside)
+        for (int row = blockIdx.x * chunk + group; row < end; row += groups) {
+            long long first = (long long)row * width + pack * PACK;
+            Numbers dy = load(gradient + first), numbers = load(x + first);
+            for (int j = 0; j < PACK; j++)
+                total.at[j] = fmaf(dy.at[j], numbers.at[j] * reciprocals[row], total.at[j]);
+        }
+    all[threadIdx.x] = total;
+    __syncthreads();
+    if (!inside || group > 0) return;
+    for (int other = 1; other < groups; other++)
+        for (int j = 0; j < PACK; j++) total.at[j] += all[other * columns + column].at[j];
+    store(sums + (long long)blockIdx.x * width + pack * PACK, total);
+}
+
 // Number of this thread's first number among those of an operation on single numbers.
 __device__ long long first_number() {
     return ((long long)blockIdx.x * THREADS + threadIdx.x) * PACK;
@@ -249,6 +276,10 @@ __device__ void gated_backward(const T* gradient, const T* gate, const T* up, T*
         const T* gradient, const T* x, const float* reciprocals, const float* gain, T* out, int rows, int width,      \
         int members) {                                                                                                \
         normalize_backward<T>(gradient, x, reciprocals, gain, out, rows, width, members);                             \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS) gain_gradient_##suffix(                                    \
+        const T* gradient, const T* x, const float* reciprocals, float* sums, int rows, int width, int chunk) {       \
+        gain_gradient<T>(gradient, x, reciprocals, sums, rows, width, chunk);                                         \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(THREADS) rotate_##suffix(                                            \
         const T* x, const float* cosines, const float* sines, T* out, int count, int heads, int width, float sign) {  \

@@ -29,7 +29,7 @@ const PACK: i64 = 8;
 /// A sum of each thread.
 const SHARED: u32 = 4 * THREADS;
 
-pub(super) const KERNELS: [Kernel; 16] = [
+pub(super) const KERNELS: [Kernel; 18] = [
     Kernel { name: "rms_norm_bf16", threads: THREADS, shared: SHARED },
     Kernel { name: "rms_norm_f32", threads: THREADS, shared: SHARED },
     Kernel { name: "normalize_bf16", threads: THREADS, shared: 0 },
@@ -46,6 +46,8 @@ pub(super) const KERNELS: [Kernel; 16] = [
     Kernel { name: "add_rms_norm_f32", threads: THREADS, shared: SHARED },
     Kernel { name: "rotate_and_store_bf16", threads: THREADS, shared: SHARED },
     Kernel { name: "rotate_and_store_f32", threads: THREADS, shared: SHARED },
+    Kernel { name: "gain_gradient_bf16", threads: THREADS, shared: PACK as u32 * SHARED },
+    Kernel { name: "gain_gradient_f32", threads: THREADS, shared: PACK as u32 * SHARED },
 ];
 
 /// Indices of the kernels for bf16, each before that for f32.
@@ -57,6 +59,10 @@ const GATED: usize = 8;
 const GATED_BACKWARD: usize = 10;
 const ADD_RMS_NORM: usize = 12;
 const ROTATE_AND_STORE: usize = 14;
+const GAIN_GRADIENT: usize = 16;
+
+/// Rows that a thread adds up in the gradient of a gain.
+const ROWS_OF_SUM: i64 = 64;
 
 /// The operations on a device.
 pub struct Elementwise {
@@ -137,6 +143,34 @@ impl Elementwise {
             // SAFETY: as in `rms_norm`.
             unsafe { self.launch(NORMALIZE_BACKWARD, x, rows.blocks(), &tensors, numbers)? };
             Ok(out)
+        })
+    }
+
+    /// Computes the gradient of [`rms_norm`](Self::rms_norm) with respect to its gain, given that of its result: the sum over rows
+    /// of `dy x reciprocal`, `[W]` in f32, in the same order at each call.
+    ///
+    /// # Errors
+    /// As [`rms_norm`](Self::rms_norm).
+    pub fn gain_gradient(
+        &self,
+        gradient: &Tensor,
+        x: &Tensor,
+        reciprocals: &Tensor,
+    ) -> Result<Tensor, Error> {
+        let rows = Rows::new(x)?;
+        self.check("the reciprocals", reciprocals, Kind::Float, &reciprocals_shape(x))?;
+        self.check("the gradient", gradient, x.kind(), &x.size())?;
+        no_grad(|| {
+            let (packs, threads) = (rows.width / PACK, i64::from(THREADS));
+            let chunk = ROWS_OF_SUM * (threads / packs.clamp(1, threads));
+            let blocks = (rows.count as u64).div_ceil(chunk as u64);
+            let sums = Tensor::f_empty([blocks as i64, rows.width], (Kind::Float, x.device()))?;
+            let tensors = [gradient, x, reciprocals, &sums].map(Argument::tensor);
+            let numbers = [rows.count, rows.width, chunk].map(|number| Argument::Count(number as i32));
+            let grid = [blocks as u32, (packs as u64).div_ceil(threads as u64) as u32];
+            // SAFETY: as in `rms_norm`.
+            unsafe { self.launch_grid(GAIN_GRADIENT, x, grid, tensors.into_iter().chain(numbers))? };
+            Ok(sums.f_sum_dim_intlist([0i64].as_slice(), false, Kind::Float)?)
         })
     }
 
@@ -240,18 +274,18 @@ impl Elementwise {
     ) -> Result<(), Error> {
         let tensors = tensors.iter().map(|tensor| Argument::tensor(tensor));
         // SAFETY: guaranteed by the caller.
-        unsafe { self.launch_with(operation, x, blocks, tensors.chain(numbers)) }
+        unsafe { self.launch_grid(operation, x, [blocks, 1], tensors.chain(numbers)) }
     }
 
     /// Launches a kernel as [`launch`](Self::launch) does, with all its arguments in their order.
     ///
     /// # Safety
     /// As [`Launch::launch`].
-    unsafe fn launch_with(
+    unsafe fn launch_grid(
         &self,
         operation: usize,
         x: &Tensor,
-        blocks: u32,
+        grid: [u32; 2],
         arguments: impl IntoIterator<Item = Argument>,
     ) -> Result<(), Error> {
         if !Self::supports(x) {
@@ -264,7 +298,7 @@ impl Elementwise {
         let kernel = KERNELS[operation + usize::from(x.kind() == Kind::Float)];
         let arguments: Vec<Argument> = arguments.into_iter().collect();
         // SAFETY: guaranteed by the caller.
-        unsafe { self.launcher.launch(kernel, [blocks, 1], &arguments) }
+        unsafe { self.launcher.launch(kernel, grid, &arguments) }
     }
 }
 

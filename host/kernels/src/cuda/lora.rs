@@ -19,10 +19,12 @@ use super::tensors::expect;
 /// Source of the kernels.
 pub const SOURCE: KernelSource = KernelSource { name: "lora.cu", text: include_str!("lora.cu") };
 
-/// Number of threads of a block. The source has the same value, as of the next two constants.
+/// Number of threads of a block. The source has the same value, as of the next three constants.
 const THREADS: u32 = 256;
 /// Rows of a block of the second launch.
 const ROWS: i64 = 8;
+/// Ranks that a thread of it reads at a time.
+const GROUP: i64 = 32;
 /// Numbers that a thread reads at a time.
 const PACK: i64 = 8;
 /// Largest number of projections of the same input.
@@ -33,8 +35,7 @@ const MAX_RANKS: i64 = 256;
 const MAX_ROWS: i64 = 256;
 
 const SHRINK_SHARED: u32 = 4 * MAX_RANKS as u32;
-/// The first products of a block's rows, and a number for each pack of their ranks.
-const EXPAND_SHARED: u32 = 4 * (ROWS * (PROJECTIONS as i64 * MAX_RANKS + MAX_RANKS / PACK)) as u32;
+const EXPAND_SHARED: u32 = expand_shared(PROJECTIONS as i64, MAX_RANKS);
 
 pub(super) const KERNELS: [Kernel; 4] = [
     Kernel { name: "lora_shrink_bf16", threads: THREADS, shared: SHRINK_SHARED },
@@ -42,6 +43,11 @@ pub(super) const KERNELS: [Kernel; 4] = [
     Kernel { name: "lora_expand_bf16", threads: THREADS, shared: EXPAND_SHARED },
     Kernel { name: "lora_expand_f32", threads: THREADS, shared: EXPAND_SHARED },
 ];
+
+/// Returns the shared memory of the second launch: the first products of a block's rows, and a number for each group of ranks.
+const fn expand_shared(projections: i64, ranks: i64) -> u32 {
+    4 * (ROWS * (projections * ranks + (ranks + GROUP - 1) / GROUP)) as u32
+}
 
 /// The factors of adapters beside each other, for up to three projections of the same input, one after another. All are finite: a
 /// row may multiply numbers of other adapters by 0.
@@ -138,7 +144,7 @@ impl LoraProducts {
             let counts = [rows, columns, ranks, projections, end(1), end(2)].map(count);
             let arguments: Vec<Argument> = tensors.into_iter().chain(counts).collect();
             let grid = [(columns as u64).div_ceil(u64::from(THREADS)), (rows as u64).div_ceil(ROWS as u64)];
-            let shared = 4 * (ROWS * (projections * ranks + ranks / PACK)) as u32;
+            let shared = expand_shared(projections, ranks);
             // SAFETY: as above.
             unsafe {
                 let expand = Kernel { shared, ..expand };

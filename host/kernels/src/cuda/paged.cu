@@ -1,12 +1,12 @@
 // Attention of one query per sequence to its keys and values, which are in blocks anywhere in memory.
 //
-// A block of threads has query heads that share a head of keys, at most `QUERIES`, and 512 keys of one sequence. Nothing but
-// the results of its warps is in shared memory: a thread reads 8 numbers of a key and of its value, and a key's threads add up
-// their products. Each group of threads has its own softmax of the keys that it saw; these are merged in their order at the end.
+// A block of threads has query heads that share a head of keys, at most `QUERIES`, and 512 keys of one sequence. A thread reads 8
+// numbers of a key and of its value, the next ones while it computes with the current, and a key's threads add up their
+// products. Each group of threads has its own softmax of the keys that it saw; these are merged in their order at the end.
 // A second kernel merges the parts of sequences of more than 512 keys. A row's results depend on that row alone: the division
 // of its keys does not depend on other rows.
 
-const int WARPS = 8;    // warps of a block
+const int WARPS = 4;    // warps of a block
 const int SPAN = 512;   // keys of a block
 const int LOADS = 4;    // keys that a thread reads at a time
 const int TOKENS = 16;  // tokens of a block of the cache
@@ -42,6 +42,12 @@ struct Softmax {
     }
 };
 
+// Keys and values that a thread reads at a time, zeros past the end of the sequence.
+template <class T>
+struct Chunk {
+    Pack<T> key[LOADS], value[LOADS];
+};
+
 // Block (x, y): a row's head of keys with at most `QUERIES` of its queries, and the keys from 512 y on. Writes the results
 // of rows of one span to `to`, [rows, heads, width]; of other rows the weighted sums of the values, [rows, heads, spans, width],
 // and the largest score and the sum of weights, [rows, heads, spans, 2].
@@ -53,9 +59,15 @@ __device__ __forceinline__ void attend_span(
     int group = heads / kv_heads, parts = (group + QUERIES - 1) / QUERIES;
     int row = blockIdx.x / (kv_heads * parts), kv_head = blockIdx.x / parts % kv_heads, part = blockIdx.x % parts;
     int first_head = kv_head * group + part * QUERIES, count = min(QUERIES, group - part * QUERIES);
-    int length = lengths[row], first = blockIdx.y * SPAN, end = min(first + SPAN, length);
+    int first = blockIdx.y * SPAN;
+    // Read before the length is known, so that nothing waits twice; those past the sequence's end are not used.
+    int* numbers_of_blocks = (int*)shared;  // [SPAN / TOKENS]
+    if (threadIdx.x < SPAN / TOKENS) {
+        int block = first / TOKENS + threadIdx.x;
+        numbers_of_blocks[threadIdx.x] = block < blocks ? tables[(long long)row * blocks + block] : 0;
+    }
+    int length = lengths[row], end = min(first + SPAN, length);
     if (first >= end) return;
-    const int* table = tables + (long long)row * blocks;
 
     // A key has `lanes` threads, a power of two; some have no numbers of it.
     int lanes = 1;
@@ -76,23 +88,30 @@ __device__ __forceinline__ void attend_span(
         for (int i = 0; i < PACK; i++) own[query].at[i] *= scale;
     }
 
-    int chunk = keys * LOADS;
-    for (int start = first + warp * chunk; start < end; start += WARPS * chunk) {
-        Pack<T> key[LOADS], value[LOADS];
+    __syncthreads();
+
+    auto load_chunk = [&](int start) {
+        Chunk<T> chunk = {};
 #pragma unroll
         for (int i = 0; i < LOADS; i++) {
             int position = start + i * keys + lane / lanes;
-            key[i] = {}, value[i] = {};
             if (!inside || position >= end) continue;
-            long long slot = (long long)table[position / TOKENS] * TOKENS + position % TOKENS;
+            long long slot = (long long)numbers_of_blocks[(position - first) / TOKENS] * TOKENS + position % TOKENS;
             const T* from = cache + (slot * 2 * kv_heads + kv_head) * width + dimension;
-            key[i] = *(const Pack<T>*)from;
-            value[i] = *(const Pack<T>*)(from + kv_heads * width);
+            chunk.key[i] = *(const Pack<T>*)from;
+            chunk.value[i] = *(const Pack<T>*)(from + kv_heads * width);
         }
+        return chunk;
+    };
+    int step = keys * LOADS;
+    Chunk<T> next = load_chunk(first + warp * step);
+    for (int start = first + warp * step; start < end; start += WARPS * step) {
+        Chunk<T> chunk = next;
+        next = load_chunk(start + WARPS * step);
         float scores[QUERIES][LOADS];
 #pragma unroll
         for (int i = 0; i < LOADS; i++) {
-            Numbers numbers = widen(key[i]);
+            Numbers numbers = widen(chunk.key[i]);
             bool exists = start + i * keys + lane / lanes < end;
 #pragma unroll
             for (int query = 0; query < QUERIES; query++) {
@@ -112,7 +131,7 @@ __device__ __forceinline__ void attend_span(
         }
 #pragma unroll
         for (int i = 0; i < LOADS; i++) {
-            Numbers numbers = widen(value[i]);
+            Numbers numbers = widen(chunk.value[i]);
             bool exists = start + i * keys + lane / lanes < end;
 #pragma unroll
             for (int query = 0; query < QUERIES; query++) {
@@ -123,7 +142,7 @@ __device__ __forceinline__ void attend_span(
     }
 
     // The results of the warps: [WARPS, QUERIES, width], then [WARPS, QUERIES, 2].
-    float* mixed = (float*)shared;
+    float* mixed = (float*)(numbers_of_blocks + SPAN / TOKENS);
     float* totals = mixed + WARPS * QUERIES * width;
 #pragma unroll
     for (int query = 0; query < QUERIES; query++) {
@@ -176,21 +195,26 @@ __device__ __forceinline__ void merge_spans(
     }
 }
 
-#define ATTEND_SPAN(suffix, T, queries_of_block)                                                                      \
-    extern "C" __global__ void __launch_bounds__(WARPS * 32) attend_span_##suffix##_##queries_of_block(               \
+// A kernel for each number of queries, with registers for a number of blocks on a multiprocessor at a time.
+#define ATTEND_SPAN(name, T, queries_of_block, at_a_time)                                                             \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32, at_a_time) name(                                         \
         const T* queries, const T* cache, const int* tables, const int* lengths, float* outs, float* sums, T* to,     \
         int heads, int kv_heads, int width, int blocks, int spans) {                                                  \
         attend_span<T, queries_of_block>(                                                                             \
             queries, cache, tables, lengths, outs, sums, to, heads, kv_heads, width, blocks, spans);                  \
     }
-#define PAGED_ATTENTION(suffix, T)                                                                                    \
-    ATTEND_SPAN(suffix, T, 1)                                                                                         \
-    ATTEND_SPAN(suffix, T, 2)                                                                                         \
-    ATTEND_SPAN(suffix, T, 4)                                                                                         \
-    ATTEND_SPAN(suffix, T, 8)                                                                                         \
-    extern "C" __global__ void __launch_bounds__(WARPS * 32) merge_spans_##suffix(                                    \
+#define MERGE_SPANS(name, T)                                                                                          \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32) name(                                                    \
         const float* outs, const float* sums, const int* lengths, T* to, int heads, int width, int spans) {           \
         merge_spans<T>(outs, sums, lengths, to, heads, width, spans);                                                 \
     }
-PAGED_ATTENTION(bf16, bf16)
-PAGED_ATTENTION(f32, float)
+ATTEND_SPAN(attend_span_bf16_1, bf16, 1, 4)
+ATTEND_SPAN(attend_span_bf16_2, bf16, 2, 4)
+ATTEND_SPAN(attend_span_bf16_4, bf16, 4, 3)
+ATTEND_SPAN(attend_span_bf16_8, bf16, 8, 2)
+ATTEND_SPAN(attend_span_f32_1, float, 1, 3)
+ATTEND_SPAN(attend_span_f32_2, float, 2, 2)
+ATTEND_SPAN(attend_span_f32_4, float, 4, 2)
+ATTEND_SPAN(attend_span_f32_8, float, 8, 2)
+MERGE_SPANS(merge_spans_bf16, bf16)
+MERGE_SPANS(merge_spans_f32, float)

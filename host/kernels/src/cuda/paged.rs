@@ -25,7 +25,7 @@ use crate::cpu::BLOCK;
 pub const SOURCE: KernelSource = KernelSource { name: "paged.cu", text: include_str!("paged.cu") };
 
 /// Number of warps of a block, and of its threads. The source has the same values, as of [`SPAN`].
-const WARPS: i64 = 8;
+const WARPS: i64 = 4;
 const THREADS: u32 = 32 * WARPS as u32;
 /// Number of keys of a block.
 pub const SPAN: i64 = 512;
@@ -48,9 +48,11 @@ pub(super) const KERNELS: [Kernel; 10] = [
     Kernel { name: "merge_spans_f32", threads: THREADS, shared: 0 },
 ];
 
-/// Returns a kernel of spans with the results of its warps in shared memory: a head and two numbers for each query.
+/// Returns a kernel of spans. In shared memory, it has the numbers of a span's blocks, and the results of its warps: a head and two
+/// numbers for each query.
 const fn attend_span(name: &'static str, queries: i64, width: i64) -> Kernel {
-    Kernel { name, threads: THREADS, shared: (4 * WARPS * queries * (width + 2)) as u32 }
+    let numbers = SPAN / BLOCK as i64 + WARPS * queries * (width + 2);
+    Kernel { name, threads: THREADS, shared: 4 * numbers as u32 }
 }
 
 /// Sequences whose keys and values are in a cache.

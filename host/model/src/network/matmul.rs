@@ -82,6 +82,15 @@ pub fn add_linear(y: &Tensor, x: &Tensor, w: &Tensor) -> Result<(), TchError> {
 /// # Errors
 /// As [`linear`].
 pub fn add_outer(gradient: &Tensor, a: &Tensor, b: &Tensor) -> Result<(), TchError> {
+    if gradient.device().is_cuda() {
+        let a = a.f_tr()?;
+        // Products of 16-bit numbers are added in f32, without one of their own.
+        let _ = match gradient.kind() == a.kind() {
+            true => gradient.shallow_clone().f_addmm_(&a, b)?,
+            false => gradient.f_addmm_dtype_out(gradient, &a, b, gradient.kind())?,
+        };
+        return Ok(());
+    }
     // A transposed first argument of a product is copied, so the narrower matrix is the cheaper one.
     let product = if a.size()[1] <= b.size()[1] {
         linear(&a.f_tr()?, &b.f_tr()?)?

@@ -13,6 +13,8 @@ mod attention;
 mod block;
 mod cached;
 mod elementwise;
+#[cfg(test)]
+mod gpu_tests;
 mod gradients;
 mod slot_rows;
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pl_kernels::cpu::Matrix;
 use tch::{Device, Kind, TchError, Tensor};
 
-use crate::network::matmul::{linear, logits};
+use crate::network::matmul::{add_linear, linear, logits};
 use crate::network::parallel::parallel_for;
 
 /// Largest size in bytes of the part of a packed matrix that is unpacked at a time.
@@ -83,6 +83,20 @@ impl WeightMatrix {
         match dx {
             Some(dx) => Ok(dx),
             None => Tensor::f_zeros([dy.size()[0], matrix.inputs() as i64], (Kind::Float, dy.device())),
+        }
+    }
+
+    /// Adds `dy w` to `dx` `[T, in]`, whose memory may become that of the sum.
+    ///
+    /// # Errors
+    /// As [`linear`](Self::linear).
+    pub fn add_linear_backward(&self, dy: &Tensor, dx: Tensor) -> Result<Tensor, TchError> {
+        match self {
+            Self::Tensor(tensor) => {
+                add_linear(&dx, dy, &tensor.f_tr()?)?;
+                Ok(dx)
+            }
+            Self::Packed(_) => self.linear_backward(dy)?.f_add_(&dx),
         }
     }
 

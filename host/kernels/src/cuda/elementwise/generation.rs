@@ -138,7 +138,7 @@ impl Elementwise {
                 .chain([cosines, sines, slots, &out, cache].map(Argument::tensor))
                 .chain(numbers);
             // SAFETY: as in `rms_norm`; the slots are in the cache, which the caller guarantees as the owner of both.
-            unsafe { self.launch_with(ROTATE_AND_STORE, qkv, all.blocks(), arguments)? };
+            unsafe { self.launch_grid(ROTATE_AND_STORE, qkv, [all.blocks(), 1], arguments)? };
             Ok(out)
         })
     }

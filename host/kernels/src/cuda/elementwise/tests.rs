@@ -57,6 +57,25 @@ fn norms_equal_those_in_f64_and_do_not_depend_on_other_rows() {
 }
 
 #[test]
+fn gradients_of_gains_equal_those_in_f64() {
+    tch::manual_seed(7);
+    for kind in [Kind::Float, Kind::BFloat16] {
+        // Several rows for each block and thread, and rows that are wider than a block.
+        for (rows, width) in [(1, 8), (70, 24), (2500, 128), (130, 2064)] {
+            let [x, dy] = [0, 1].map(|_| random(&[rows, width], kind));
+            let reciprocals = random(&[rows, 1], Kind::Float).abs() + 0.5;
+            let got = emulated(1).gain_gradient(&dy, &x, &reciprocals).unwrap();
+            assert_eq!((got.kind(), got.size()), (Kind::Float, vec![width]));
+            let terms = exact(&x) * exact(&reciprocals) * exact(&dy);
+            let sum = |terms: &Tensor| terms.sum_dim_intlist([0i64].as_slice(), false, Kind::Double);
+            let gap = (exact(&got) - sum(&terms)).abs() / sum(&terms.abs());
+            assert!(gap.max().double_value(&[]) < 1e-6, "{rows} x {width} in {kind:?}");
+            assert!(emulated(9).gain_gradient(&dy, &x, &reciprocals).unwrap().equal(&got), "another order");
+        }
+    }
+}
+
+#[test]
 fn rotations_equal_those_in_f64() {
     tch::manual_seed(2);
     for kind in [Kind::Float, Kind::BFloat16] {

@@ -4,9 +4,7 @@ use tch::{TchError, Tensor};
 
 use super::adapter_rows::{AdapterRows, LowRankInputs};
 use super::attention::{AttentionBlock, AttentionParts};
-use super::elementwise::{
-    gate, gate_backward, normalize, normalize_backward, reciprocal_rms, rms_norm, rotate,
-};
+use super::elementwise::{gate, gate_backward, normalize, normalize_backward, rms_norm, rotate};
 use super::gradients::Gradients;
 use crate::network::adapter::Projection;
 use crate::network::config::Config;
@@ -27,8 +25,8 @@ pub(super) struct Frame<'a> {
 /// output, the residual stream, and twice the feed-forward layer. `A` has those of the attention.
 pub(super) struct BlockActivations<A> {
     input_rstd: Tensor,
-    /// Queries and keys before the norms of single heads, in families that have these norms.
-    heads: Option<[Tensor; 2]>,
+    /// Queries and keys, in families with norms of single heads.
+    heads: Option<[UnnormedHeads; 2]>,
     attention: A,
     /// The residual stream after attention.
     after_attention: Tensor,
@@ -36,6 +34,12 @@ pub(super) struct BlockActivations<A> {
     gate: Tensor,
     up: Tensor,
     low_rank: [LowRankInputs; 7],
+}
+
+/// Queries or keys before their norm, `[T, heads, D]`, with the reciprocal root mean squares.
+struct UnnormedHeads {
+    x: Tensor,
+    rstd: Tensor,
 }
 
 impl Frame<'_> {
@@ -81,8 +85,8 @@ impl Frame<'_> {
         let q = project(Projection::Q, &normed)?;
         let k = project(Projection::K, &normed)?;
         let v = project(Projection::V, &normed)?;
-        let rotated_q = self.norm_and_rotate(&q, config.heads, layer.q_norm.as_ref())?;
-        let rotated_k = self.norm_and_rotate(&k, config.kv_heads, layer.k_norm.as_ref())?;
+        let (rotated_q, q) = self.norm_and_rotate(q, config.heads, layer.q_norm.as_ref())?;
+        let (rotated_k, k) = self.norm_and_rotate(k, config.kv_heads, layer.k_norm.as_ref())?;
         let (mixed, attention) = attend(&rotated_q, &rotated_k, &v)?;
         let after_attention = project(Projection::O, &mixed)?.f_add_(x)?;
         drop(mixed);
@@ -91,7 +95,7 @@ impl Frame<'_> {
         let gates = project(Projection::Gate, &normed)?;
         let up = project(Projection::Up, &normed)?;
         let output = project(Projection::Down, &gate(&gates, &up)?)?.f_add_(&after_attention)?;
-        let heads = layer.q_norm.is_some().then_some([q, k]);
+        let heads = q.zip(k).map(|(q, k)| [q, k]);
         let activations = BlockActivations {
             input_rstd,
             heads,
@@ -182,45 +186,51 @@ impl Frame<'_> {
                 let _ = bias.shallow_clone().f_add_(&sum)?;
             }
         }
-        let mut own = self.weights.layers[i].projection(projection).linear_backward(dy)?;
+        let matrix = self.weights.layers[i].projection(projection);
         let dx = match dx {
-            Some(dx) => own.f_add_(&dx)?,
-            None => own,
+            Some(dx) => matrix.add_linear_backward(dy, dx)?,
+            None => matrix.linear_backward(dy)?,
         };
         self.adapters.backward(i, projection, x, low_rank, dy, &dx, &gradients.adapters)?;
         Ok(dx)
     }
 
     /// Applies the norm of single heads, in families that have it, and the rotary embedding to queries or
-    /// keys `[T, heads x D]`. Returns `[T, heads, D]`.
-    pub(super) fn norm_and_rotate(
+    /// keys `[T, heads x D]`. Returns `[T, heads, D]`, and what the gradient of the norm needs.
+    fn norm_and_rotate(
         &self,
-        x: &Tensor,
+        x: Tensor,
+        heads: i64,
+        gain: Option<&Tensor>,
+    ) -> Result<(Tensor, Option<UnnormedHeads>), TchError> {
+        let x = x.f_view([-1, heads, self.config.head_dim])?;
+        let Some(gain) = gain else { return Ok((rotate(&x, &self.rope, false)?, None)) };
+        let (normed, rstd) = rms_norm(&x, self.config.rms_eps, gain)?;
+        Ok((rotate(&normed, &self.rope, false)?, Some(UnnormedHeads { x, rstd })))
+    }
+
+    /// Returns the first result of [`norm_and_rotate`](Self::norm_and_rotate).
+    pub(super) fn normed_and_rotated(
+        &self,
+        x: Tensor,
         heads: i64,
         gain: Option<&Tensor>,
     ) -> Result<Tensor, TchError> {
-        let x = x.f_view([-1, heads, self.config.head_dim])?;
-        match gain {
-            Some(gain) => rotate(&rms_norm(&x, self.config.rms_eps, gain)?.0, &self.rope, false),
-            None => rotate(&x, &self.rope, false),
-        }
+        Ok(self.norm_and_rotate(x, heads, gain)?.0)
     }
 
-    /// Returns the gradient of [`norm_and_rotate`](Self::norm_and_rotate) with respect to its input. `x` is
-    /// that input, if it was normed.
+    /// Returns the gradient of [`norm_and_rotate`](Self::norm_and_rotate) with respect to its input.
     fn norm_and_rotate_backward(
         &self,
         dy: &Tensor,
-        x: Option<Tensor>,
+        unnormed: Option<UnnormedHeads>,
         heads: i64,
         gain: Option<&Tensor>,
         gain_gradient: Option<&Tensor>,
     ) -> Result<Tensor, TchError> {
         let shape = [-1, heads, self.config.head_dim];
         let mut dx = rotate(&dy.f_view(shape)?, &self.rope, true)?;
-        if let (Some(x), Some(gain)) = (x, gain) {
-            let x = x.f_view(shape)?;
-            let rstd = reciprocal_rms(&x, self.config.rms_eps)?;
+        if let (Some(UnnormedHeads { x, rstd }), Some(gain)) = (unnormed, gain) {
             dx = normalize_backward(&dx, &x, &rstd, gain, gain_gradient)?;
         }
         dx.f_view([-1, heads * self.config.head_dim])

@@ -91,8 +91,8 @@ impl Frame<'_> {
                     columns(&qkv, [config.q_width(), config.kv_width(), config.kv_width()])?
                 }
             };
-        let q = self.norm_and_rotate(&q, config.heads, q_gain)?.f_contiguous()?;
-        let k = self.norm_and_rotate(&k, config.kv_heads, k_gain)?;
+        let q = self.normed_and_rotated(q, config.heads, q_gain)?.f_contiguous()?;
+        let k = self.normed_and_rotated(k, config.kv_heads, k_gain)?;
         let new = Tensor::f_stack(&[&k, &v.f_view(k.size().as_slice())?], 1)?;
         let _ = cache.shallow_clone().f_index_copy_(0, slots, &new)?;
         Ok(q)

@@ -13,7 +13,7 @@ use crate::network::rope::Rope;
 use crate::network::values::{is_native, values, values_mut};
 
 /// Returns the reciprocal root mean squares over the last dimension, which is kept with size 1.
-pub(super) fn reciprocal_rms(x: &Tensor, eps: f64) -> Result<Tensor, TchError> {
+fn reciprocal_rms(x: &Tensor, eps: f64) -> Result<Tensor, TchError> {
     let width = x.size().last().copied().unwrap_or(1);
     // One pass over x without a temporary of its size.
     let norm = wide(x)?.f_linalg_norm(2.0, [-1i64].as_slice(), true, None)?;
@@ -85,13 +85,19 @@ pub(super) fn normalize_backward(
     gain: &Tensor,
     gain_gradient: Option<&Tensor>,
 ) -> Result<Tensor, TchError> {
-    let width = x.size().last().copied().unwrap_or(1);
+    let kernels = on_gpu(&[dy, x], &[rstd, gain]);
     if let Some(total) = gain_gradient {
-        let product = wide(x)?.f_mul(rstd)?.f_mul_(&wide(dy)?)?;
-        let sum = product.f_view([-1, width])?.f_sum_dim_intlist([0i64].as_slice(), false, None)?;
+        let sum = match &kernels {
+            Some(kernels) => kernels.gain_gradient(dy, x, rstd)?,
+            None => {
+                let product = wide(x)?.f_mul(rstd)?.f_mul_(&wide(dy)?)?;
+                let width = x.size().last().copied().unwrap_or(1);
+                product.f_view([-1, width])?.f_sum_dim_intlist([0i64].as_slice(), false, None)?
+            }
+        };
         let _ = total.shallow_clone().f_add_(&sum)?;
     }
-    if let Some(kernels) = on_gpu(&[dy, x], &[rstd, gain]) {
+    if let Some(kernels) = kernels {
         return Ok(kernels.normalize_backward(dy, x, rstd, gain)?);
     }
     let dy = wide(dy)?;

@@ -1,11 +1,12 @@
 //! The merged attention beside attention over each whole sequence by libtorch, with its autograd.
 
-use tch::{Cuda, Device, Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::parts::Rows;
 use super::*;
 use crate::libtorch;
 use crate::network::packed::{Packed, TokenSpan};
+use crate::network::transformer::gpu_tests::gpu;
 
 /// A forest by the parents and lengths of its spans.
 fn forest(spans: &[(Option<usize>, usize)]) -> Packed {
@@ -279,14 +280,7 @@ fn flash_attention_of_gpus_is_for_16_bits_on_a_gpu() {
 /// On a card, flash attention of all sequences at once equals plain products, with deterministic algorithms too.
 #[test]
 fn attention_on_a_gpu_equals_plain_products() {
-    if let Some(library) = pl_kernels::cuda::find_libtorch_cuda() {
-        // SAFETY: libtorch's own library, whose initialisation registers its operators.
-        unsafe { pl_kernels::cuda::load(&library) }.unwrap();
-    }
-    if !Cuda::is_available() {
-        return pl_testing::skip_or_fail(pl_testing::Requirement::Cuda, "no CUDA device");
-    }
-    let device = Device::Cuda(0);
+    let Some(device) = gpu() else { return };
     for (name, packed) in forests() {
         for heads in HEADS {
             let what = format!("{name}, {heads:?}");
