@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
-use pl_kernels::cpu::{Cpu, Epilogue, GroupFormat, Matrix, Product, Term, WeightFormat};
+use pl_kernels::cpu::{Cpu, Epilogue, GroupFormat, Matrix, Product, SimdLevel, Term, WeightFormat};
 use pl_model::{Adapter, Config, Model, Projection, TensorSet};
 use pl_types::{Generate, Grammar, ModelDtype, Request, Sampling};
 use serde_json::json;
@@ -108,7 +108,14 @@ fn main() {
     let machine = Machine::measure();
     println!(
         "{}",
-        json!({ "name": "machine", "read_gb_per_second": machine.read, "product_gflops": machine.products })
+        json!({
+            "name": "machine",
+            "processor": processor(),
+            "threads": std::thread::available_parallelism().map_or(1, usize::from),
+            "instructions": SimdLevel::detect().to_string(),
+            "read_gb_per_second": machine.read,
+            "product_gflops": machine.products,
+        })
     );
     for case in CASES.iter().filter(|case| case.name.contains(&filter)) {
         let model = Model::load(&path, Device::Cpu, case.dtype).expect("the model");
@@ -276,6 +283,13 @@ fn product_rate(cpu: &Cpu) -> f64 {
         cpu.products(&[product], &mut out, OUTPUTS);
     });
     2.0 * (ROWS * OUTPUTS * INPUTS) as f64 / seconds / 1e9
+}
+
+/// Returns the processor's name.
+fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    name.map_or("unknown", |(_, name)| name).to_owned()
 }
 
 /// CPU time of this process on all cores, in seconds.

@@ -1,7 +1,7 @@
 //! `cargo xtask bench engine`: generation and training beside transformers and llama.cpp, in one run.
 //!
 //! The benches of pl-inference and pl-trainer and the scripts in `bench/peers` print lines of JSON; here they become
-//! one table, which is printed and written to docs/results.md between two marks.
+//! one table, which is printed and written to docs/results.md between the two marks for the processor's instructions.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,10 @@ pub fn run(root: &Path) -> Result<()> {
     let llama = peer("generate_llama.py", &[])?;
     let table = table(&own, &transformers, &llama);
     print!("{table}");
-    write_table(&root.join("docs/results.md"), "bench engine", &table)
+    // Machines of different instructions have tables of their own.
+    let instructions = own.get("machine").and_then(|machine| machine["instructions"].as_str());
+    let name = format!("bench engine, {}", instructions.unwrap_or_default());
+    write_table(&root.join("docs/results.md"), &name, &table)
 }
 
 /// The interpreter that has the peers: `$PL_HOST_PEERS_PYTHON`, or one made in the cache.
@@ -116,7 +119,10 @@ fn table(own: &Figures, transformers: &Figures, llama: &Figures) -> String {
     if let Some(machine) = own.get("machine") {
         let number = |key: &str| machine[key].as_f64().unwrap_or_default();
         out += &format!(
-            "\nThis machine, in the same run: reads {:.0} GB/s, multiplies {:.0} GFLOP/s (f32, all cores).\n",
+            "\nThis machine, in the same run: {}, {} threads, {}; reads {:.0} GB/s, multiplies {:.0} GFLOP/s (f32, all cores).\n",
+            machine["processor"].as_str().unwrap_or_default(),
+            machine["threads"],
+            machine["instructions"].as_str().unwrap_or_default(),
             number("read_gb_per_second"),
             number("product_gflops"),
         );

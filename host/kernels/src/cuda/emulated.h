@@ -250,6 +250,12 @@ inline void multiply_16x8x16(
     d3 += warp.product[lane][3];
 }
 
+inline void multiply_8x8x16(float& d0, float& d1, const unsigned (&a)[2], const unsigned (&b)[2]) {
+    float unused0 = 0, unused1 = 0;
+    const unsigned whole[4] = {a[0], 0, a[1], 0};
+    multiply_16x8x16(d0, d1, unused0, unused1, whole, b);
+}
+
 inline float exchange(float value, int mask) {
     emulated::Warp& warp = emulated::warp();
     int lane = threadIdx.x % 32;

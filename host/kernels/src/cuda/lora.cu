@@ -1,124 +1,93 @@
 // Products of adapters (LoRA) for few rows, each of which may have another adapter: u = s A x, then y += B u.
 //
 // The factors of all adapters are beside each other, and a row has a scale for each of their ranks: that of its own adapter, 0 for
-// the others. Ranks with the scale 0 are not computed. All sums are in f32, in an order that does not depend on other rows.
+// the others. Numbers are bf16, sums f32. Matrices are multiplied by tensor cores, 32 numbers of each sum at a time: a thread
+// reads 8 of them at once, which takes them in another order than the instruction's, the same for both factors. The results of
+// a row don't depend on other rows.
 
-const int THREADS = 256;  // threads of a block
-const int WARPS = THREADS / 32;
-const int ROWS = 8;       // rows of a block of `lora_expand`
-const int GROUP = 32;     // ranks that a thread of it reads at a time
+const int WARPS = 8;   // warps of a block of `lora_shrink`, each with a part of the sums
+const int ROWS = 16;   // rows of a block
+const int RANKS = 8;   // ranks of a block of `lora_shrink`
+const int STEP = 32;   // numbers of a sum that are read at a time
+const int TILES = 4;   // tiles of 8 columns of a warp of `lora_expand`
 
-// Block (x, y): row x and projection y. Writes u = scale A x of the row, [rows, projections, ranks], for x [rows, width],
-// A [projections, ranks, width] and scales [rows, ranks].
-template <class T>
-__device__ __forceinline__ void lora_shrink(
-    const T* x, const T* a, const float* scales, float* u, int width, int ranks, int projections) {
+__device__ __forceinline__ Pack<bf16> load_pack(const bf16* from) {
+    return *(const Pack<bf16>*)from;
+}
+
+// d += a b for 32 numbers of the sums, with the packs of a's rows `group` and `group + 8` and of b's column `group`.
+__device__ __forceinline__ void multiply_step(
+    float (&d)[4], const Pack<bf16>& upper, const Pack<bf16>& lower, const Pack<bf16>& column) {
+    const unsigned first[4] = {upper.words.x, lower.words.x, upper.words.y, lower.words.y};
+    const unsigned second[4] = {upper.words.z, lower.words.z, upper.words.w, lower.words.w};
+    const unsigned first_column[2] = {column.words.x, column.words.y};
+    const unsigned second_column[2] = {column.words.z, column.words.w};
+    multiply_16x8x16(d[0], d[1], d[2], d[3], first, first_column);
+    multiply_16x8x16(d[0], d[1], d[2], d[3], second, second_column);
+}
+
+// Block (x, y): 8 ranks of a projection, and 16 rows. Writes u = scale A x, [rows, projections x ranks], for x [rows, width], A
+// [projections x ranks, width] and scales [rows, ranks].
+extern "C" __global__ void __launch_bounds__(WARPS * 32) lora_shrink(
+    const bf16* x, const bf16* a, const float* scales, bf16* u, int rows, int width, int ranks, int all_ranks) {
     SHARED_MEMORY(shared);
-    float* own = (float*)shared;  // [ranks]
-    int row = blockIdx.x, projection = blockIdx.y;
-    float* to = u + ((long long)row * projections + projection) * ranks;
-    for (int rank = threadIdx.x; rank < ranks; rank += THREADS) {
-        own[rank] = scales[(long long)row * ranks + rank];
-        if (own[rank] == 0) to[rank] = 0;
-    }
-    __syncthreads();
-    const T* numbers = x + (long long)row * width;
-    int lane = threadIdx.x % 32;
-    // A warp has two ranks at a time.
-    for (int rank = threadIdx.x / 32 * 2; rank < ranks; rank += WARPS * 2) {
-        if (own[rank] == 0 && own[rank + 1] == 0) continue;
-        const T* factors = a + ((long long)projection * ranks + rank) * width;
-        float first = 0, second = 0;
+    float* sums = (float*)shared;  // [WARPS, ROWS, RANKS]
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = lane / 4, pair = lane % 4;
+    int row = blockIdx.y * ROWS + group, rank = blockIdx.x * RANKS + group;
+    // Past the end, the last row is read again.
+    const bf16* upper = x + (long long)min(row, rows - 1) * width + pair * PACK;
+    const bf16* lower = x + (long long)min(row + 8, rows - 1) * width + pair * PACK;
+    const bf16* column = a + (long long)rank * width + pair * PACK;
+    float d[4] = {0, 0, 0, 0};
 #pragma unroll 4
-        for (int i = lane * PACK; i < width; i += 32 * PACK) {
-            Numbers left = load(numbers + i), right = load(factors + i), other = load(factors + width + i);
-            for (int j = 0; j < PACK; j++) {
-                first = fmaf(left.at[j], right.at[j], first);
-                second = fmaf(left.at[j], other.at[j], second);
-            }
-        }
-        for (int mask = 16; mask > 0; mask /= 2) {
-            first += exchange(first, mask);
-            second += exchange(second, mask);
-        }
-        if (lane == 0 && own[rank] != 0) to[rank] = own[rank] * first;
-        if (lane == 0 && own[rank + 1] != 0) to[rank + 1] = own[rank + 1] * second;
-    }
-}
-
-// Block (x, y): 256 columns of y and 8 rows. Adds B u to y [rows, columns], for B [columns, ranks] and u [rows, projections,
-// ranks]. Columns of the first projection end before `first_end`, those of the second before `second_end`. A row skips groups of
-// ranks that have none of its adapter's.
-template <class T>
-__device__ __forceinline__ void lora_expand(
-    const float* u, const T* b, T* y, int rows, int columns, int ranks, int projections, int first_end,
-    int second_end) {
-    SHARED_MEMORY(shared);
-    float* own = (float*)shared;                           // [ROWS, projections, ranks]
-    int* used = (int*)(own + ROWS * projections * ranks);  // [ROWS, groups]
-    int first = blockIdx.y * ROWS, count = min(ROWS, rows - first), groups = (ranks + GROUP - 1) / GROUP;
-    int column = blockIdx.x * THREADS + threadIdx.x;
-    bool inside = column < columns;
-    // All that is read first is on its way before anything waits.
-    float sums[ROWS];
-#pragma unroll
-    for (int row = 0; row < ROWS; row++)
-        sums[row] = inside && row < count ? widen(y[(long long)(first + row) * columns + column]) : 0;
-    const T* factors = b + (long long)column * ranks;
-    auto load_group = [&](int group, Pack<T>(&packs)[GROUP / PACK]) {
-#pragma unroll
-        for (int i = 0; i < GROUP / PACK; i++) {
-            packs[i] = {};
-            if (inside && group * GROUP + i * PACK < ranks)
-                packs[i] = *(const Pack<T>*)(factors + group * GROUP + i * PACK);
-        }
-    };
-    Pack<T> packs[GROUP / PACK];
-    load_group(0, packs);
-    for (int i = threadIdx.x; i < count * projections * ranks; i += THREADS)
-        own[i] = u[(long long)first * projections * ranks + i];
+    for (int i = warp * STEP; i < width; i += WARPS * STEP)
+        multiply_step(d, load_pack(upper + i), load_pack(lower + i), load_pack(column + i));
+    float* own = sums + warp * ROWS * RANKS;
+    own[group * RANKS + 2 * pair] = d[0], own[group * RANKS + 2 * pair + 1] = d[1];
+    own[(group + 8) * RANKS + 2 * pair] = d[2], own[(group + 8) * RANKS + 2 * pair + 1] = d[3];
     __syncthreads();
-    if (groups > 1) {
-        for (int i = threadIdx.x; i < count * groups; i += THREADS) {
-            int start = i % groups * GROUP, end = min(start + GROUP, ranks);
-            used[i] = 0;
-            for (int part = 0; part < projections; part++)
-                for (int rank = start; rank < end; rank++)
-                    used[i] |= own[(i / groups * projections + part) * ranks + rank] != 0;
-        }
-        __syncthreads();
-    }
-    int projection = (column >= first_end) + (column >= second_end);
-    for (int group = 0; group < groups; group++) {
-        if (group > 0) load_group(group, packs);
-#pragma unroll
-        for (int i = 0; i < GROUP / PACK; i++) {
-            int rank = group * GROUP + i * PACK;
-            if (rank >= ranks) break;
-            Numbers numbers = widen(packs[i]);
-#pragma unroll
-            for (int row = 0; row < ROWS; row++) {
-                if (row >= count || (groups > 1 && !used[row * groups + group])) continue;
-                Numbers inner = load(own + (row * projections + projection) * ranks + rank);
-                for (int j = 0; j < PACK; j++) sums[row] = fmaf(inner.at[j], numbers.at[j], sums[row]);
-            }
-        }
-    }
-    if (!inside) return;
-#pragma unroll
-    for (int row = 0; row < ROWS; row++)
-        if (row < count) assign(y[(long long)(first + row) * columns + column], sums[row]);
+    if (threadIdx.x >= ROWS * RANKS) return;
+    int to_row = blockIdx.y * ROWS + threadIdx.x / RANKS, to_rank = blockIdx.x * RANKS + threadIdx.x % RANKS;
+    if (to_row >= rows) return;
+    float sum = 0, scale = scales[(long long)to_row * ranks + to_rank % ranks];
+    for (int part = 0; part < WARPS; part++) sum += sums[part * ROWS * RANKS + threadIdx.x];
+    u[(long long)to_row * all_ranks + to_rank] = to_bf16(scale == 0 ? 0 : scale * sum);
 }
 
-#define LORA(suffix, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(THREADS) lora_shrink_##suffix(                                       \
-        const T* x, const T* a, const float* scales, float* u, int width, int ranks, int projections) {               \
-        lora_shrink<T>(x, a, scales, u, width, ranks, projections);                                                   \
-    }                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(THREADS) lora_expand_##suffix(                                       \
-        const float* u, const T* b, T* y, int rows, int columns, int ranks, int projections, int first_end,           \
-        int second_end) {                                                                                             \
-        lora_expand<T>(u, b, y, rows, columns, ranks, projections, first_end, second_end);                            \
+// Block (x, y): a warp with 32 columns of y, and 16 rows. Adds B u to y [rows, columns], for B [columns, ranks] and u [rows,
+// all_ranks]. Columns of the first projection end before `first_end`, those of the second before `second_end`, both multiples of 32.
+extern "C" __global__ void __launch_bounds__(32) lora_expand(
+    const bf16* u, const bf16* b, bf16* y, int rows, int columns, int ranks, int all_ranks, int first_end,
+    int second_end) {
+    int lane = threadIdx.x, group = lane / 4, pair = lane % 4, first = blockIdx.x * TILES * 8;
+    int row = blockIdx.y * ROWS + group, projection = (first >= first_end) + (first >= second_end);
+    // Past the end, the last row is read again.
+    int rows_of_thread[2] = {min(row, rows - 1), min(row + 8, rows - 1)};
+    // The column n of the tile t is the column 4 n + t of the warp, so that a thread has 8 columns one after another.
+    bf16* to[2];
+    Pack<bf16> old[2];
+    const bf16* inner[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        to[half] = y + (long long)rows_of_thread[half] * columns + first + pair * PACK;
+        old[half] = load_pack(to[half]);
+        inner[half] = u + (long long)rows_of_thread[half] * all_ranks + projection * ranks + pair * PACK;
     }
-LORA(bf16, bf16)
-LORA(f32, float)
+    float d[TILES][4] = {};
+    for (int i = 0; i < ranks; i += STEP) {
+        Pack<bf16> upper = load_pack(inner[0] + i), lower = load_pack(inner[1] + i);
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++) {
+            const bf16* factors = b + (long long)(first + group * TILES + tile) * ranks + pair * PACK + i;
+            multiply_step(d[tile], upper, lower, load_pack(factors));
+        }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        if (row + half * 8 >= rows) continue;
+        Numbers numbers = widen(old[half]);
+#pragma unroll
+        for (int i = 0; i < PACK; i++) numbers.at[i] += d[i % TILES][half * 2 + i / TILES];
+        store(to[half], numbers);
+    }
+}

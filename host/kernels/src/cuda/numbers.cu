@@ -81,6 +81,11 @@ __device__ __forceinline__ unsigned word_of(float low, float high) {
     return to_bf16(low) | (unsigned)to_bf16(high) << 16;
 }
 
+// The lower halves of two words in one, or the upper ones.
+__device__ __forceinline__ unsigned half_words(unsigned first, unsigned second, bool upper) {
+    return upper ? first >> 16 | (second & 0xffff0000u) : (first & 0xffff) | second << 16;
+}
+
 __device__ __forceinline__ void store(bf16* to, const Numbers& numbers) {
     Pack<bf16> pack;
     pack.words.x = word_of(numbers.at[0], numbers.at[1]);

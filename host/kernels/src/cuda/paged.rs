@@ -32,10 +32,13 @@ pub const SPAN: i64 = 512;
 /// Largest width of a head.
 const WIDEST: i64 = 256;
 
-/// Numbers of query heads of a block, each with a kernel.
+/// Widths of heads in bf16 whose products are computed by tensor cores, each with a kernel, and the query heads of its blocks.
+const MMA_WIDTHS: [i64; 3] = [64, 128, 256];
+const MMA_QUERIES: i64 = 8;
+/// Numbers of query heads of a block of the other kernels, each with one.
 const QUERIES: [i64; 4] = [1, 2, 4, 8];
 
-pub(super) const KERNELS: [Kernel; 10] = [
+pub(super) const KERNELS: [Kernel; 13] = [
     attend_span("attend_span_bf16_1", QUERIES[0], WIDEST),
     attend_span("attend_span_bf16_2", QUERIES[1], WIDEST),
     attend_span("attend_span_bf16_4", QUERIES[2], WIDEST),
@@ -46,7 +49,13 @@ pub(super) const KERNELS: [Kernel; 10] = [
     attend_span("attend_span_f32_8", QUERIES[3], WIDEST),
     Kernel { name: "merge_spans_bf16", threads: THREADS, shared: 0 },
     Kernel { name: "merge_spans_f32", threads: THREADS, shared: 0 },
+    attend_span("attend_span_mma_64", MMA_QUERIES, MMA_WIDTHS[0]),
+    attend_span("attend_span_mma_128", MMA_QUERIES, MMA_WIDTHS[1]),
+    attend_span("attend_span_mma_256", MMA_QUERIES, MMA_WIDTHS[2]),
 ];
+/// Indices of the kernels that merge, and of the first of those by tensor cores.
+const MERGE: usize = 8;
+const MMA: usize = 10;
 
 /// Returns a kernel of spans. In shared memory, it has the numbers of a span's blocks, and the results of its warps: a head and two
 /// numbers for each query.
@@ -194,8 +203,17 @@ struct Sizes {
 }
 
 impl Sizes {
+    /// Returns the index of the width among those of tensor cores.
+    fn mma(&self) -> Option<usize> {
+        let index = MMA_WIDTHS.into_iter().position(|width| width == self.width);
+        index.filter(|_| self.kind == Kind::BFloat16)
+    }
+
     /// Returns the number of query heads of a block: of the heads that share keys, as many as a kernel takes.
     fn queries(&self) -> i64 {
+        if self.mma().is_some() {
+            return MMA_QUERIES;
+        }
         let group = self.heads / self.kv_heads;
         QUERIES.into_iter().find(|queries| *queries >= group).unwrap_or(QUERIES[QUERIES.len() - 1])
     }
@@ -203,11 +221,12 @@ impl Sizes {
     /// Returns the kernels of the number format, with the shared memory for the width.
     fn kernels(&self) -> [Kernel; 2] {
         let queries = self.queries();
-        let index = QUERIES.into_iter().position(|other| other == queries).unwrap_or(0);
-        let [attend, merge] = match self.kind {
-            Kind::BFloat16 => [KERNELS[index], KERNELS[8]],
-            _ => [KERNELS[QUERIES.len() + index], KERNELS[9]],
+        let by_queries = QUERIES.into_iter().position(|other| other == queries).unwrap_or(0);
+        let f32 = usize::from(self.kind == Kind::Float);
+        let attend = match self.mma() {
+            Some(index) => KERNELS[MMA + index],
+            None => KERNELS[QUERIES.len() * f32 + by_queries],
         };
-        [attend_span(attend.name, queries, self.width), merge]
+        [attend_span(attend.name, queries, self.width), KERNELS[MERGE + f32]]
     }
 }

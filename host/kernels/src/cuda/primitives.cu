@@ -37,6 +37,17 @@ __device__ __forceinline__ void multiply_16x8x16(
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// The first 8 rows of the above: those of a matrix of 8 rows. a: row group, columns 2 pair and 2 pair + 1 (word 0) and these + 8
+// (1). d: row group, columns 2 pair and 2 pair + 1.
+__device__ __forceinline__ void multiply_8x8x16(float& d0, float& d1, const unsigned (&a)[2], const unsigned (&b)[2]) {
+    float unused0, unused1;
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %10, %10};"
+        : "+f"(d0), "+f"(d1), "=f"(unused0), "=f"(unused1)
+        : "r"(a[0]), "r"(0), "r"(a[1]), "r"(0), "r"(b[0]), "r"(b[1]), "f"(0.0f));
+}
+
 // The value of the lane of a warp whose number differs in the bits of `mask`. All lanes call it.
 __device__ __forceinline__ float exchange(float value, int mask) {
     return __shfl_xor_sync(0xffffffffu, value, mask);

@@ -4,6 +4,4 @@
 #include "../numbers.cu"
 #include "../lora.cu"
 
-EMULATED_KERNELS(
-    EMULATED_KERNEL(lora_shrink_bf16), EMULATED_KERNEL(lora_shrink_f32), EMULATED_KERNEL(lora_expand_bf16),
-    EMULATED_KERNEL(lora_expand_f32))
+EMULATED_KERNELS(EMULATED_KERNEL(lora_shrink), EMULATED_KERNEL(lora_expand))

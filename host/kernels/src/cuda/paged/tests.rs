@@ -87,8 +87,9 @@ const LENGTHS: [i64; 7] = [1, 16, 33, 300, 512, 513, 1100];
 #[test]
 fn kernels_equal_plain_attention() {
     let kernels = emulated(1);
-    // Groups of one, of fewer queries than a block has, and of more.
-    let shapes: [Heads; 6] = [[2, 2, 64], [4, 2, 96], [6, 2, 64], [10, 1, 128], [5, 1, 8], [3, 3, 24]];
+    // Groups of one, of fewer queries than a block has, and of more; widths of tensor cores and others.
+    let shapes: [Heads; 7] =
+        [[2, 2, 64], [4, 2, 96], [6, 2, 64], [10, 1, 128], [5, 1, 8], [3, 3, 24], [9, 1, 256]];
     for kind in [Kind::Float, Kind::BFloat16] {
         for heads in shapes {
             let case = Case::new(&LENGTHS, heads, kind);
@@ -116,8 +117,8 @@ fn kernels_equal_plain_attention() {
 
 #[test]
 fn a_sequence_depends_neither_on_the_others_nor_on_the_order_of_threads() {
-    for kind in [Kind::Float, Kind::BFloat16] {
-        let case = Case::new(&LENGTHS, [4, 2, 32], kind);
+    for (kind, width) in [(Kind::Float, 32), (Kind::BFloat16, 32), (Kind::BFloat16, 64)] {
+        let case = Case::new(&LENGTHS, [4, 2, width], kind);
         let run = |case: &Case, seed: u64| {
             let kernels = emulated(seed);
             case.attend(|q, cache, sequences| kernels.attend(q, cache, sequences))
@@ -127,6 +128,23 @@ fn a_sequence_depends_neither_on_the_others_nor_on_the_order_of_threads() {
         for row in 0..LENGTHS.len() as i64 {
             assert!(run(&case.only(row), 3).equal(&all.narrow(0, row, 1)), "row {row} alone");
         }
+    }
+}
+
+/// What the cache has past the end of a sequence doesn't matter.
+#[test]
+fn numbers_past_the_end_are_not_used() {
+    for width in [32, 64] {
+        let case = Case::new(&[3, 520], [4, 2, width], Kind::BFloat16);
+        let kernels = emulated(1);
+        let run = || case.attend(|q, cache, sequences| kernels.attend(q, cache, sequences));
+        let expected = run();
+        for (row, length) in case.lengths.iter().enumerate() {
+            let block = case.tables.int64_value(&[row as i64, length / BLOCK as i64]);
+            let (start, used) = (block * BLOCK as i64, length % BLOCK as i64);
+            let _ = case.cache.narrow(0, start + used, BLOCK as i64 - used).fill_(f64::NAN);
+        }
+        assert!(run().equal(&expected), "{width}");
     }
 }
 

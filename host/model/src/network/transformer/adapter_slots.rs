@@ -33,7 +33,7 @@ impl AdapterSlots {
     /// more than launches.
     pub const MAX_RANKS: usize = 256;
 
-    /// Takes memory, filled with zeros, for adapters with `ranks` together, or up to 7 more, and targets among `targets`, in the
+    /// Takes memory, filled with zeros, for adapters with `ranks` together, or up to 31 more, and targets among `targets`, in the
     /// number format that the model computes in.
     ///
     /// # Errors
@@ -44,8 +44,8 @@ impl AdapterSlots {
         targets: &[Projection],
         options: (Kind, Device),
     ) -> Result<Self, TchError> {
-        // Kernels read 8 numbers at a time.
-        let ranks = ranks.next_multiple_of(8);
+        // Kernels multiply 32 numbers of a sum at a time.
+        let ranks = ranks.next_multiple_of(32);
         let outputs = Projection::ALL.map(|projection| projection.shape(config).1);
         let part = |together: &[Projection]| {
             let inputs = together[0].shape(config).0;

@@ -34,8 +34,7 @@ impl<'a> SlotRows<'a> {
         let ranks = self.slots.ranks() as i64;
         let kernels = x.device().is_cuda().then(|| cuda::opened(x.device())).flatten();
         let contiguous = x.is_contiguous() && y.is_contiguous() && a.kind() == x.kind();
-        if let Some(kernels) = kernels.filter(|_| contiguous && LoraProducts::supports(x, ranks)) {
-            let a = a.f_view([projections.len() as i64, ranks, -1])?;
+        if let Some(kernels) = kernels.filter(|_| contiguous && LoraProducts::supports(x, &outputs, ranks)) {
             let factors = LoraFactors { a: &a, b: &b, outputs: &outputs };
             return Ok(LoraProducts::new(kernels).add(&factors, &self.scales, x, y)?);
         }

@@ -159,8 +159,8 @@ fn slots_have_the_products_of_the_adapters_in_them() {
     let adapters = adapters();
     let options = (Kind::Double, Device::Cpu);
     let slots = AdapterSlots::new(&config(), 12, &Projection::ALL, options).unwrap();
-    // Whole reads of the kernels.
-    assert_eq!(slots.ranks(), 16);
+    // Whole steps of the kernels.
+    assert_eq!(slots.ranks(), 32);
     // With a gap of 2 between the slots of the adapters 1 and 3, in which another one was before.
     let places = [0..4, 4..5, 7..10, 10..12];
     slots.write(5..7, &adapters[3]).unwrap();
@@ -169,7 +169,7 @@ fn slots_have_the_products_of_the_adapters_in_them() {
     for (place, adapter) in places.iter().zip(&adapters) {
         slots.write(place.clone(), adapter).unwrap();
     }
-    let scales = Tensor::zeros([ROWS, 16], (Kind::Float, Device::Cpu));
+    let scales = Tensor::zeros([ROWS, 32], (Kind::Float, Device::Cpu));
     for (rows, index) in RUNS {
         let (place, scale) = (&places[index], adapters[index].scale());
         let columns = scales.narrow(0, rows.start, rows.end - rows.start);
