@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pl_inference::{Backend, BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
-use pl_kernels::cuda::{KernelSettings, find_libtorch_cuda, load, open};
+use pl_kernels::cuda::{KernelSettings, first_gpu};
 use pl_model::{Adapter, Model, Projection, TensorSet};
 use pl_types::{Completion, Dtype, Generate, Request, Sampling};
 use serde_json::json;
@@ -105,12 +105,8 @@ fn device(cache: &std::path::Path) -> Device {
     if std::env::var_os("PL_HOST_BENCH_DEVICE").is_none_or(|name| name != "cuda") {
         return Device::Cpu;
     }
-    if let Some(library) = find_libtorch_cuda() {
-        // SAFETY: libtorch's own library, whose initialisation registers its operators.
-        unsafe { load(&library) }.expect("libtorch's CUDA libraries can be loaded");
-    }
-    open(0, &KernelSettings::new(cache)).expect("a CUDA device with kernels");
-    Device::Cuda(0)
+    let device = first_gpu(&KernelSettings::new(cache)).expect("libtorch's CUDA libraries with kernels");
+    device.expect("a CUDA device")
 }
 
 fn run(model: &Model, dtype: Dtype, case: &Case, new: u32, enforce_eager: bool) -> Run {

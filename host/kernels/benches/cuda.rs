@@ -14,8 +14,8 @@ use divan::counter::{BytesCount, ItemsCount};
 use pl_kernels::cpu::BLOCK;
 use pl_kernels::cuda::head::{FusedHead, HeadRows, ReferenceHead, TokenHead};
 use pl_kernels::cuda::paged::{GatheredSequences, PagedAttention, PagedSequences};
-use pl_kernels::cuda::{Error, KernelSettings, Kernels, find_libtorch_cuda, load, open};
-use tch::{Cuda, Device, Kind, Tensor};
+use pl_kernels::cuda::{KernelSettings, Kernels, first_gpu, opened};
+use tch::{Device, Kind, Tensor};
 
 const ROWS: i64 = 4096;
 /// Width, vocabulary.
@@ -24,29 +24,21 @@ const SHAPES: [(i64, i64); 2] = [(2048, 151_936), (576, 49_152)];
 static KERNELS: OnceLock<std::sync::Arc<Kernels>> = OnceLock::new();
 
 fn main() {
-    // SAFETY: libtorch's own library, whose initialisation registers its operators.
-    if let Some(Err(error)) = find_libtorch_cuda().map(|library| unsafe { load(&library) }) {
-        println!("skipped: {error}");
-        return;
-    }
-    if !Cuda::is_available() {
-        println!("skipped: no CUDA device");
-        return;
-    }
-    match open_kernels() {
-        Ok(kernels) => {
+    match first_gpu(&settings()).map(|device| device.and_then(opened)) {
+        Ok(Some(kernels)) => {
             KERNELS.get_or_init(|| kernels);
             divan::main();
         }
+        Ok(None) => println!("skipped: no CUDA device"),
         Err(error) => println!("skipped: {error}"),
     }
 }
 
-fn open_kernels() -> Result<std::sync::Arc<Kernels>, Error> {
+fn settings() -> KernelSettings {
     let variable = |name: &str| std::env::var_os(name).map(std::path::PathBuf::from);
     let cache =
         variable("PL_HOST_CACHE").or_else(|| variable("HOME").map(|home| home.join(".cache/pl-host")));
-    open(0, &cache.map(|cache| KernelSettings::new(&cache)).unwrap_or_default())
+    cache.map(|cache| KernelSettings::new(&cache)).unwrap_or_default()
 }
 
 /// Measures the forward pass, and the backward pass too if `backward` is true, until the device is done.

@@ -34,5 +34,5 @@ pub use error::Error;
 pub use graphs::{Graph, Graphs};
 pub use launch::{KernelSettings, Kernels};
 pub use library::{LIBTORCH_CUDA_VARIABLE, find_libtorch_cuda, load, loaded};
-pub use registry::{open, opened};
+pub use registry::{first_gpu, open, opened};
 pub use transfer::{Download, upload};

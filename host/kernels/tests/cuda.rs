@@ -8,23 +8,19 @@ use pl_kernels::cuda::head::{FusedHead, HeadRows, ReferenceHead, TokenHead};
 use pl_kernels::cuda::lora::{LoraFactors, LoraProducts};
 use pl_kernels::cuda::paged::{GatheredSequences, PagedAttention, PagedSequences};
 use pl_kernels::cuda::sampling::{LIKELIEST, TokenSampler, given};
-use pl_kernels::cuda::{Graphs, KernelSettings, find_libtorch_cuda, load, open, opened};
+use pl_kernels::cuda::{Graphs, KernelSettings, first_gpu, open, opened};
 use tch::{Cuda, Device, Kind, Tensor};
 
-/// Returns the first device, after loading libtorch's CUDA libraries.
+/// Returns the first GPU with its kernels open, or `None` without one.
 fn device() -> Option<Device> {
-    if let Some(library) = find_libtorch_cuda()
-        // SAFETY: libtorch's own library, whose initialisation registers its operators.
-        && let Err(error) = unsafe { load(&library) }
-    {
-        pl_testing::skip_or_fail(pl_testing::Requirement::Cuda, &error.to_string());
-        return None;
+    let (reason, device) = match first_gpu(&settings()) {
+        Ok(device) => ("no CUDA device".to_owned(), device),
+        Err(error) => (error.to_string(), None),
+    };
+    if device.is_none() {
+        pl_testing::skip_or_fail(pl_testing::Requirement::Cuda, &reason);
     }
-    if !Cuda::is_available() {
-        pl_testing::skip_or_fail(pl_testing::Requirement::Cuda, "no CUDA device");
-        return None;
-    }
-    Some(Device::Cuda(0))
+    device
 }
 
 fn settings() -> KernelSettings {

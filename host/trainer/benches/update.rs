@@ -19,7 +19,7 @@ use std::time::Instant;
 use pl_dsl::settings::AT_GRPO;
 use pl_dsl::workflow::objective::{Advantage, Critic, CriticBase, Objective, Optimizer, PolicyTraining};
 use pl_dsl::workflow::{Lora, LrSchedule};
-use pl_kernels::cuda::{KernelSettings, find_libtorch_cuda, load, open};
+use pl_kernels::cuda::{KernelSettings, first_gpu};
 use pl_model::{Adapter, Checkpointing, Model, Projection, TensorSet, TorchDtype};
 use pl_trainer::critic::CriticModel;
 use pl_trainer::plan::BatchPlan;
@@ -184,13 +184,9 @@ static DEVICE: LazyLock<Device> = LazyLock::new(|| {
     if std::env::var_os("PL_HOST_BENCH_DEVICE").is_none_or(|name| name != "cuda") {
         return Device::Cpu;
     }
-    if let Some(library) = find_libtorch_cuda() {
-        // SAFETY: libtorch's own library, whose initialisation registers its operators.
-        unsafe { load(&library) }.expect("libtorch's CUDA libraries can be loaded");
-    }
     let cache = cache().expect("HOME or PL_HOST_CACHE is set");
-    open(0, &KernelSettings::new(&cache)).expect("a CUDA device with kernels");
-    Device::Cuda(0)
+    let device = first_gpu(&KernelSettings::new(&cache)).expect("libtorch's CUDA libraries with kernels");
+    device.expect("a CUDA device")
 });
 
 fn model(sizes: &Sizes) -> Option<Model> {

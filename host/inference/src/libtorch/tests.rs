@@ -392,21 +392,12 @@ fn prompts_and_batches_that_are_too_large_take_the_plain_way() {
 
 /// Returns the first GPU with its kernels open, or `None` without one.
 fn gpu() -> Option<Device> {
-    let skip = |reason: &str| pl_testing::skip_or_fail(pl_testing::Requirement::Cuda, reason);
-    if let Some(library) = pl_kernels::cuda::find_libtorch_cuda()
-        // SAFETY: libtorch's own library, whose initialisation registers its operators.
-        && let Err(error) = unsafe { pl_kernels::cuda::load(&library) }
-    {
-        skip(&error.to_string());
-        return None;
-    }
-    if !tch::Cuda::is_available() {
-        skip("no CUDA device");
-        return None;
-    }
     let settings = KernelSettings { cache: None, ..KernelSettings::new(Path::new("")) };
-    pl_kernels::cuda::open(0, &settings).unwrap();
-    Some(Device::Cuda(0))
+    let device = pl_kernels::cuda::first_gpu(&settings).unwrap();
+    if device.is_none() {
+        pl_testing::skip_or_fail(pl_testing::Requirement::Cuda, "no CUDA device");
+    }
+    device
 }
 
 /// Prompts, one of which follows a prefix in the cache, beside a sequence that continues by one token.

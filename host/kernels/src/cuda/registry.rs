@@ -7,7 +7,7 @@ use tch::Device;
 use super::compile::KernelSource;
 use super::error::Error;
 use super::launch::{Kernel, KernelSettings, Kernels, Launch};
-use super::{elementwise, head, lora, paged, sampling};
+use super::{elementwise, head, library, lora, paged, sampling};
 
 /// Sources with their kernels.
 pub(super) const SOURCES: [(&KernelSource, &[Kernel]); 5] = [
@@ -34,6 +34,23 @@ pub fn open(ordinal: usize, settings: &KernelSettings) -> Result<Arc<Kernels>, E
     let kernels = Arc::new(Kernels::new(ordinal, settings, &SOURCES)?);
     OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&kernels));
     Ok(kernels)
+}
+
+/// Loads libtorch's CUDA libraries, if they are found, and opens the kernels of the first GPU, for tests and benchmarks: the
+/// program itself asks first what the machine has. Returns `None` if libtorch finds no GPU.
+///
+/// # Errors
+/// As [`open`], and if the libraries can't be loaded.
+pub fn first_gpu(settings: &KernelSettings) -> Result<Option<Device>, Error> {
+    if let Some(library) = library::find_libtorch_cuda() {
+        // SAFETY: libtorch's own library, found by its name, whose initialisation registers its operators.
+        unsafe { library::load(&library)? };
+    }
+    if !tch::Cuda::is_available() {
+        return Ok(None);
+    }
+    open(0, settings)?;
+    Ok(Some(Device::Cuda(0)))
 }
 
 /// Returns the open kernels of a device. Returns `None` for a device without open kernels, such as a CPU.

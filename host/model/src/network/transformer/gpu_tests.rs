@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use pl_kernels::cuda::{KernelSettings, find_libtorch_cuda, load, open};
-use tch::{Cuda, Device, Kind, Tensor};
+use pl_kernels::cuda::{KernelSettings, first_gpu};
+use tch::{Device, Kind, Tensor};
 
 use super::{Checkpointing, Gradients, Pass};
 use crate::network::adapter::{Adapter, Projection};
@@ -14,16 +14,11 @@ use crate::network::weights::{Layer, Weights};
 
 /// Returns the first GPU with its kernels open, or `None` without one.
 pub(super) fn gpu() -> Option<Device> {
-    if let Some(library) = find_libtorch_cuda() {
-        // SAFETY: libtorch's own library, whose initialisation registers its operators.
-        unsafe { load(&library) }.unwrap();
-    }
-    if !Cuda::is_available() {
+    let device = first_gpu(&KernelSettings { cache: None, ..KernelSettings::new(Path::new("")) }).unwrap();
+    if device.is_none() {
         pl_testing::skip_or_fail(pl_testing::Requirement::Cuda, "no CUDA device");
-        return None;
     }
-    open(0, &KernelSettings { cache: None, ..KernelSettings::new(Path::new("")) }).unwrap();
-    Some(Device::Cuda(0))
+    device
 }
 
 fn config() -> Config {
