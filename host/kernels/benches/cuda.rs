@@ -14,8 +14,8 @@ use divan::counter::{BytesCount, ItemsCount};
 use pl_kernels::cpu::BLOCK;
 use pl_kernels::cuda::head::{FusedHead, HeadRows, ReferenceHead, TokenHead};
 use pl_kernels::cuda::paged::{GatheredSequences, PagedAttention, PagedSequences};
-use pl_kernels::cuda::{KernelSettings, Kernels, first_gpu, opened};
-use tch::{Device, Kind, Tensor};
+use pl_kernels::cuda::{Error, KernelSettings, Kernels, first_gpu, opened};
+use tch::{Cuda, Device, Kind, Tensor};
 
 const ROWS: i64 = 4096;
 /// Width, vocabulary.

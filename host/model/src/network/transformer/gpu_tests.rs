@@ -56,7 +56,7 @@ fn weights(config: &Config) -> Weights {
         down: matrix(Projection::Down),
     };
     Weights {
-        embed: random(&[config.vocab as i64, hidden]).into(),
+        embed: random(&[config.vocab, hidden]).into(),
         layers: (0..config.layers).map(|_| layer()).collect(),
         norm: gain(hidden),
         head: None,
