@@ -131,7 +131,7 @@ fn a_sequence_depends_neither_on_the_others_nor_on_the_order_of_threads() {
     }
 }
 
-/// What the cache has past the end of a sequence doesn't matter.
+/// Numbers past the end of a sequence, in its last block, don't matter.
 #[test]
 fn numbers_past_the_end_are_not_used() {
     for width in [32, 64] {
