@@ -11,10 +11,6 @@ const int RANKS = 8;   // ranks of a block of `lora_shrink`
 const int STEP = 32;   // numbers of a sum that are read at a time
 const int TILES = 4;   // tiles of 8 columns of a warp of `lora_expand`
 
-__device__ __forceinline__ Pack<bf16> load_pack(const bf16* from) {
-    return *(const Pack<bf16>*)from;
-}
-
 // d += a b for 32 numbers of the sums, with the packs of a's rows `group` and `group + 8` and of b's column `group`.
 __device__ __forceinline__ void multiply_step(
     float (&d)[4], const Pack<bf16>& upper, const Pack<bf16>& lower, const Pack<bf16>& column) {

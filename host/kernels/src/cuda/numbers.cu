@@ -72,8 +72,13 @@ __device__ __forceinline__ Numbers widen(const Pack<float>& pack) {
 }
 
 template <class T>
+__device__ __forceinline__ Pack<T> load_pack(const T* from) {
+    return *(const Pack<T>*)from;
+}
+
+template <class T>
 __device__ __forceinline__ Numbers load(const T* from) {
-    return widen(*(const Pack<T>*)from);
+    return widen(load_pack(from));
 }
 
 // A word of two numbers.

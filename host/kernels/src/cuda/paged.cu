@@ -99,9 +99,8 @@ __device__ __forceinline__ void write_span(
     }
 }
 
-// Attends to a span. Writes the results
-// of rows of one span to `to`, [rows, heads, width]; of other rows the weighted sums of the values, [rows, heads, spans, width],
-// and the largest score and the sum of weights, [rows, heads, spans, 2].
+// Attends to a span. Writes the results of rows of one span to `to`, [rows, heads, width]; of other rows the weighted sums of the
+// values, [rows, heads, spans, width], and the largest score and the sum of weights, [rows, heads, spans, 2].
 template <class T, int QUERIES>
 __device__ __forceinline__ void attend_span(
     const T* queries, const T* cache, const int* tables, const int* lengths, float* outs, float* sums, T* to, int heads,
@@ -131,7 +130,6 @@ __device__ __forceinline__ void attend_span(
             own[query] = load(queries + ((long long)row * heads + first_head + query) * width + dimension);
         for (int i = 0; i < PACK; i++) own[query].at[i] *= scale;
     }
-
     __syncthreads();
 
     auto load_chunk = [&](int start) {
@@ -142,8 +140,8 @@ __device__ __forceinline__ void attend_span(
             if (!inside || position >= end) continue;
             long long slot = (long long)numbers_of_blocks[(position - first) / TOKENS] * TOKENS + position % TOKENS;
             const T* from = cache + (slot * 2 * kv_heads + kv_head) * width + dimension;
-            chunk.key[i] = *(const Pack<T>*)from;
-            chunk.value[i] = *(const Pack<T>*)(from + kv_heads * width);
+            chunk.key[i] = load_pack(from);
+            chunk.value[i] = load_pack(from + kv_heads * width);
         }
         return chunk;
     };
@@ -220,7 +218,7 @@ __device__ __forceinline__ void attend_span_mma(
     for (int part = 0; part < PARTS; part++) {
         query[part] = {};
         const bf16* from = queries + ((long long)own.row * heads + own.first_head + group) * WIDTH;
-        if (group < own.count) query[part] = *(const Pack<bf16>*)(from + part * 32 + pair * PACK);
+        if (group < own.count) query[part] = load_pack(from + part * 32 + pair * PACK);
     }
     __syncthreads();
 
@@ -240,14 +238,13 @@ __device__ __forceinline__ void attend_span_mma(
         for (int tile = 0; tile < 2; tile++)
 #pragma unroll
             for (int part = 0; part < PARTS; part++)
-                key[tile][part] =
-                    *(const Pack<bf16>*)(keys + (tile * 8 + group) * distance + part * 32 + pair * PACK);
+                key[tile][part] = load_pack(keys + (tile * 8 + group) * distance + part * 32 + pair * PACK);
 #pragma unroll
         for (int i = 0; i < 4; i++)
 #pragma unroll
             for (int place = 0; place < PLACES; place++) {
                 int at = 2 * pair + i % 2 + i / 2 * 8;
-                Pack<bf16> pack = *(const Pack<bf16>*)(values + at * distance + place * 64 + group * PACK);
+                Pack<bf16> pack = load_pack(values + at * distance + place * 64 + group * PACK);
                 value[i][place] = start + at < own.end ? pack : Pack<bf16>{};
             }
 
@@ -277,7 +274,7 @@ __device__ __forceinline__ void attend_span_mma(
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float& score = scores[i / 2][i % 2];
-            // Scores of no key are far below, unless all are.
+            // No key has the lowest score: it stands for places past the end.
             score = score == LOWEST ? 0 : exp2f(score - peak);
             sum += score;
         }

@@ -67,7 +67,7 @@ const fn attend_span(name: &'static str, queries: i64, width: i64) -> Kernel {
 /// Sequences whose keys and values are in a cache.
 #[derive(Debug, Clone, Copy)]
 pub struct PagedSequences<'a> {
-    /// Numbers of the sequences' blocks, `[rows, blocks]`, i32; those past a sequence's end are not read.
+    /// Numbers of the sequences' blocks, `[rows, blocks]`, i32; those past a sequence's end are not used.
     pub tables: &'a Tensor,
     /// Numbers of tokens, at least 1 each, `[rows]`, i32.
     pub lengths: &'a Tensor,
