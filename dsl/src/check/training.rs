@@ -87,6 +87,7 @@ impl Resolver<'_, '_, '_> {
             mini_batches: own.integer("mini_batches")?,
             shuffle_rewards: own.boolean("shuffle_rewards")?,
             token_budget: own.integer("token_budget"),
+            data_parallel: own.integer("data_parallel")?,
             gradient_checkpointing: own.boolean("gradient_checkpointing")?,
             deterministic: own.boolean("deterministic")?,
             record_tokens: own.boolean("record_tokens")?,

@@ -419,6 +419,16 @@ pub(super) const RUN: &[Setting] = &[
     ),
     setting(
         B::Train,
+        "data_parallel",
+        SettingKind::Integer { min: 1, max: 1024 },
+        DefaultValue::Integer(1),
+        "Number of ranks that the work up to an optimiser step is divided among. 1 by default. Each rank runs its share of the \
+         passes, and the gradients are summed in the order of ranks. The ranks are processes, each on a GPU of its own \
+         (`pl-host learner --rank`, docs/cluster.md), or one process does their shares in turn, with the same bits. It affects \
+         memory and speed, and results only by rounding.",
+    ),
+    setting(
+        B::Train,
         "gradient_checkpointing",
         SettingKind::Boolean,
         DefaultValue::Boolean(false),

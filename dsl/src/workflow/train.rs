@@ -38,6 +38,9 @@ pub struct Train {
     /// Tokens in one packed forward pass. A prefix that its sequences share counts once. `None` for a number that depends on the
     /// device.
     pub token_budget: Option<u32>,
+    /// Ranks that the work up to an optimiser step is divided among.
+    #[serde(default = "one")]
+    pub data_parallel: u32,
     /// Recompute each block in the backward pass instead of keeping its activations.
     pub gradient_checkpointing: bool,
     /// Choose deterministic algorithms on a GPU.
@@ -52,6 +55,10 @@ pub struct Train {
     pub keep_checkpoints: u32,
     /// Episodes in flight.
     pub episodes: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// Settings that may change, as messages name them.
 const CHANGEABLE: &str = "train.steps, train.checkpoint_every, train.keep_checkpoints, train.episodes, \
-                          train.token_budget, train.gradient_checkpointing, train.record_tokens, inference.*, devices.*, cluster.*, \
+                          train.token_budget, train.data_parallel, train.gradient_checkpointing, train.record_tokens, inference.*, devices.*, cluster.*, \
                           evaluate.every and .limit, sandbox.workers and .isolation, the sandbox's runtime, endpoints, \
                           certificates and jobs_per_worker, and the addresses, \
                           key_variable, timeout, connections, retries, hedge_after and sleep of servers, also of those of corpora";
@@ -58,6 +58,7 @@ pub(crate) fn copy_changeable_settings(from: &Workflow, to: &mut Workflow) {
         to.keep_checkpoints = from.keep_checkpoints;
         to.episodes = from.episodes;
         to.token_budget = from.token_budget;
+        to.data_parallel = from.data_parallel;
         to.gradient_checkpointing = from.gradient_checkpointing;
         to.record_tokens = from.record_tokens;
     }
@@ -155,7 +156,7 @@ mod tests {
     fn settings_that_no_finished_step_depends_on_may_change() {
         let old = workflow("steps = 10; learning_rate = 1e-3");
         let mut new = workflow(
-            "steps = 60; learning_rate = 1e-3; checkpoint_every = 3; keep_checkpoints = 5; token_budget = 512",
+            "steps = 60; learning_rate = 1e-3; checkpoint_every = 3; keep_checkpoints = 5; token_budget = 512; data_parallel = 2",
         );
         new.inference.kv_cache = Some(1 << 20);
         new.inference.threads = Some(1);

@@ -203,7 +203,7 @@ fn model(sizes: &Sizes) -> Option<Model> {
 
 fn settings(sizes: &Sizes, checkpointing: Checkpointing) -> LearnerSettings {
     LearnerSettings {
-        batch_plan: BatchPlan { epochs: 1, mini_batches: 1, token_budget: sizes.pass },
+        batch_plan: BatchPlan { epochs: 1, mini_batches: 1, token_budget: sizes.pass, ranks: 1 },
         checkpointing,
         steps: 1,
         seed: 1,

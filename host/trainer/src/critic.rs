@@ -170,12 +170,9 @@ impl Critic {
         }
     }
 
-    /// Takes an optimiser step with the gradients of the mini-batch, which are zero afterwards. `adapter` has
-    /// those of its adapter in the passes of a learner, if it has one.
-    ///
-    /// # Errors
-    /// If libtorch fails.
-    pub(crate) fn step(&mut self, adapter: Option<&Adapter>) -> Result<OptimizerStep, pl_model::Error> {
+    /// Gradients of the mini-batch in the order of the parameters, as shallow clones. `adapter` has those of its adapter in the
+    /// passes of a learner, if it has one.
+    pub(crate) fn gradients(&self, adapter: Option<&Adapter>) -> Vec<Tensor> {
         let network = match (&self.network, adapter) {
             (CriticNetwork::Model(model), _) => model.gradients(),
             (CriticNetwork::Adapter(_), Some(gradients)) => gradients.parameters(),
@@ -183,6 +180,16 @@ impl Critic {
         };
         let mut gradients: Vec<Tensor> = network.into_iter().map(|(_, gradient)| gradient).collect();
         gradients.extend(self.head.gradients());
+        gradients
+    }
+
+    /// Takes an optimiser step with the gradients of the mini-batch, which are zero afterwards. `adapter` has
+    /// those of its adapter in the passes of a learner, if it has one.
+    ///
+    /// # Errors
+    /// If libtorch fails.
+    pub(crate) fn step(&mut self, adapter: Option<&Adapter>) -> Result<OptimizerStep, pl_model::Error> {
+        let gradients = self.gradients(adapter);
         let step = self.optimizer.step(gradients, self.settings.learning_rate, self.max_grad_norm)?;
         if let CriticNetwork::Model(model) = &self.network {
             model.publish()?;

@@ -20,12 +20,67 @@ pub enum Error {
     /// libtorch refused an operation.
     #[error("{doing}: {}", torch_message(source))]
     Torch { doing: String, source: tch::TchError },
+    /// Ranks that train policies together can't go on.
+    #[error("update of `{policies}` in step {step}: {source}")]
+    Collective { policies: String, step: u64, source: CollectiveError },
     /// A file operation failed.
     #[error("{}: cannot {doing}: {source}", path.display())]
     Io { path: PathBuf, doing: &'static str, source: std::io::Error },
     /// A checkpoint cannot be used.
     #[error("{}: {problem}", path.display())]
     Checkpoint { path: PathBuf, problem: String },
+}
+
+/// Errors of the communication between ranks.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CollectiveError {
+    /// A rank is away.
+    #[error("rank {rank} is away: {source}")]
+    Away { rank: usize, source: std::io::Error },
+    /// A rank sent other numbers of values than this one has.
+    #[error("the ranks do different work: see that all run the same version of pl-host")]
+    Differs,
+    /// A message can't be read.
+    #[error("a message of another rank can't be read: {reason}")]
+    Message { reason: String },
+    /// NCCL failed.
+    #[error("NCCL failed: {reason}")]
+    Nccl { reason: String },
+    /// libtorch refused an operation.
+    #[error("{}", torch_message(.0))]
+    Torch(#[from] tch::TchError),
+}
+
+impl CollectiveError {
+    pub(crate) fn message(error: postcard::Error) -> Self {
+        CollectiveError::Message { reason: error.to_string() }
+    }
+}
+
+/// Errors of the computation of an update.
+#[derive(Debug)]
+pub(crate) enum UpdateError {
+    Model(pl_model::Error),
+    Collective(CollectiveError),
+}
+
+impl From<pl_model::Error> for UpdateError {
+    fn from(error: pl_model::Error) -> Self {
+        UpdateError::Model(error)
+    }
+}
+
+impl From<tch::TchError> for UpdateError {
+    fn from(error: tch::TchError) -> Self {
+        UpdateError::Model(error.into())
+    }
+}
+
+impl From<CollectiveError> for UpdateError {
+    fn from(error: CollectiveError) -> Self {
+        UpdateError::Collective(error)
+    }
 }
 
 /// Returns the message of an error of libtorch, with a remedy if memory ran out.

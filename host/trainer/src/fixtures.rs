@@ -51,6 +51,7 @@ pub fn train() -> Train {
         mini_batches: 1,
         shuffle_rewards: false,
         token_budget: Some(32),
+        data_parallel: 1,
         gradient_checkpointing: false,
         deterministic: false,
         record_tokens: true,

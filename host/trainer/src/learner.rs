@@ -16,6 +16,8 @@ mod planning;
 mod policy;
 mod values;
 
+use std::sync::Arc;
+
 use pl_dsl::workflow::Train;
 use pl_dsl::workflow::objective::UpdateSteps;
 use pl_model::{Adapter, Checkpointing, Config, Gradients, TensorSet, Weights};
@@ -24,7 +26,8 @@ use tch::{Device, Tensor};
 
 use crate::base_weights::BaseWeights;
 use crate::critic::{Critic, LearnerBase};
-use crate::error::Error;
+use crate::data_parallel::{Collective, DataParallel, RankSums};
+use crate::error::{Error, UpdateError};
 use crate::lr::learning_rate;
 use crate::metrics::{MetricSums, UpdateMetrics};
 use crate::objective::needs_reference;
@@ -64,6 +67,7 @@ impl LearnerSettings {
                 epochs: train.epochs,
                 mini_batches: train.mini_batches,
                 token_budget: token_budget(train, device),
+                ranks: train.data_parallel as usize,
             },
             checkpointing: if train.gradient_checkpointing { Checkpointing::On } else { Checkpointing::Off },
             steps: train.steps,
@@ -84,6 +88,7 @@ pub struct Learner {
     /// critics); zero between mini-batches.
     gradients: Gradients,
     settings: LearnerSettings,
+    data_parallel: DataParallel,
     /// Records of the last update.
     trained: Vec<TrainedCompletion>,
 }
@@ -116,7 +121,8 @@ impl Learner {
         let gradients = Gradients::zeros(None, &all_adapters(&policies))
             .map_err(Error::torch("gradients of the adapters"))?;
         let (base, trained) = (BaseWeights::frozen(weights), Vec::new());
-        Ok(Self { config, base, policies, gradients, settings, trained })
+        let data_parallel = DataParallel::alone(settings.batch_plan.ranks);
+        Ok(Self { config, base, policies, gradients, settings, data_parallel, trained })
     }
 
     /// A learner of one policy's full weights, which are changed in place. `dtype` is their number format.
@@ -141,7 +147,19 @@ impl Learner {
         let own = LearnerBase { config: &config, weights, is_trained: true, seed: settings.seed };
         let critic = Critic::for_policy(&new.name, &new.training, new.critic_model.take(), own)?;
         let policies = vec![TrainedPolicy::new(new, None, optimizer, reference, critic)];
-        Ok(Self { config, base, policies, gradients, settings, trained: Vec::new() })
+        let data_parallel = DataParallel::alone(settings.batch_plan.ranks);
+        Ok(Self { config, base, policies, gradients, settings, data_parallel, trained: Vec::new() })
+    }
+
+    /// Lets this process do the share of one rank alone. `None` for all ranks in turn.
+    pub(crate) fn set_collective(&mut self, collective: Option<Arc<dyn Collective>>) {
+        let alone = || DataParallel::alone(self.settings.batch_plan.ranks);
+        self.data_parallel = collective.map_or_else(alone, DataParallel::joined);
+    }
+
+    /// Number of packed batches of an update that this process runs.
+    pub(crate) fn batches_here(&self, planned: &PlannedUpdate<'_>) -> u64 {
+        planned.batches_of(self.data_parallel.own())
     }
 
     /// The trained policies, in the given order.
@@ -185,13 +203,21 @@ impl Learner {
         planned: &PlannedUpdate<'_>,
         progress: &mut dyn FnMut(),
     ) -> Result<Vec<UpdateMetrics>, Error> {
-        let mut measured = Measured::new(self.planned_sums(planned), self.settings.record_tokens);
+        let mut sums = self.planned_sums(planned);
+        let (policies, record_tokens) = (self.policies.len(), self.settings.record_tokens);
+        let own_ranks = self.data_parallel.own();
+        let mut measured: Vec<Measured> = own_ranks.map(|_| Measured::new(policies, record_tokens)).collect();
         for mini_batch in &planned.mini_batches {
-            self.run_mini_batch(planned, mini_batch, &mut measured, progress)
+            self.run_mini_batch(planned, mini_batch, &mut sums, &mut measured, progress)
                 .map_err(|source| self.update_error(planned.step, source))?;
         }
+        let measured = self.data_parallel.gather(measured);
+        let measured = measured.map_err(|source| self.update_error(planned.step, source.into()))?;
+        let mut of_all_ranks = Measured::new(policies, record_tokens);
+        measured.into_iter().for_each(|of_rank| of_all_ranks.merge(of_rank));
         let coefficient = |policy: usize| self.policies[policy].state.kl_coefficient;
-        let (sums, trained) = measured.finish(planned, coefficient);
+        let (passes, trained) = of_all_ranks.finish(planned, coefficient);
+        sums.iter_mut().zip(passes).for_each(|(sums, passes)| sums.passes = passes);
         self.trained = trained;
         for (policy, prepared) in self.policies.iter_mut().zip(&planned.prepared) {
             if let Some(prepared) = prepared {
@@ -257,13 +283,14 @@ impl Learner {
         learning_rate(&policy.training.optimizer, self.settings.steps, step.saturating_sub(1))
     }
 
-    fn update_error(&self, step: u64, source: pl_model::Error) -> Error {
+    fn update_error(&self, step: u64, source: UpdateError) -> Error {
         let names = self.names();
         match source {
-            pl_model::Error::Torch(source) => {
+            UpdateError::Model(pl_model::Error::Torch(source)) => {
                 Error::Torch { doing: format!("update of `{names}` in step {step}"), source }
             }
-            source => Error::Model { policy: names, source },
+            UpdateError::Model(source) => Error::Model { policy: names, source },
+            UpdateError::Collective(source) => Error::Collective { policies: names, step, source },
         }
     }
 
@@ -286,41 +313,84 @@ impl Learner {
         &mut self,
         planned: &PlannedUpdate<'_>,
         mini_batch: &MiniBatch,
-        measured: &mut Measured,
+        sums: &mut [MetricSums],
+        measured: &mut [Measured],
         progress: &mut dyn FnMut(),
+    ) -> Result<(), UpdateError> {
+        let gradients = self.gradients_of(mini_batch);
+        let ranks = self.data_parallel.own();
+        let mut rank_sums = (ranks.len() > 1).then(RankSums::new);
+        for (rank, measured) in ranks.zip(measured.iter_mut()) {
+            let share = &mini_batch.shares[rank];
+            for batch in &share.batches {
+                self.run_batch(planned, mini_batch, batch, measured)?;
+                progress();
+            }
+            for (policy_index, batch) in &share.critic_batches {
+                self.run_critic_batch(planned, mini_batch, *policy_index, batch, &mut measured.sums)?;
+                progress();
+            }
+            rank_sums.iter_mut().try_for_each(|sums| sums.add(&gradients))?;
+        }
+        rank_sums.into_iter().try_for_each(|sums| sums.write(&gradients))?;
+        self.data_parallel.sum(&gradients)?;
+        self.take_optimizer_steps(planned.step, mini_batch, sums, measured)?;
+        Ok(())
+    }
+
+    /// Gradients that a mini-batch adds to: those of its policies, each followed by those of its critic.
+    fn gradients_of(&self, mini_batch: &MiniBatch) -> Vec<Tensor> {
+        let has_gradient = |index: &usize| mini_batch.has_gradient[*index];
+        let mut gradients = Vec::new();
+        for index in (0..self.policies.len()).filter(has_gradient) {
+            gradients.extend(self.policy_gradients(index));
+            if let Some(critic) = &self.policies[index].critic {
+                let slot = self.critic_slot(index).map(|slot| &self.gradients.adapters[slot]);
+                gradients.extend(critic.gradients(slot));
+            }
+        }
+        gradients
+    }
+
+    /// Gradients of a policy's weights, as shallow clones.
+    fn policy_gradients(&self, index: usize) -> Vec<Tensor> {
+        let gradients = match &self.gradients.weights {
+            Some(weights) => weights.parameters(),
+            None => self.gradients.adapters[index].parameters(),
+        };
+        gradients.into_iter().map(|(_, gradient)| gradient).collect()
+    }
+
+    /// Takes an optimiser step for each policy of a mini-batch, and for its critic. The gradients are zero afterwards.
+    fn take_optimizer_steps(
+        &mut self,
+        step_number: u64,
+        mini_batch: &MiniBatch,
+        sums: &mut [MetricSums],
+        measured: &mut [Measured],
     ) -> Result<(), pl_model::Error> {
-        for batch in &mini_batch.batches {
-            self.run_batch(planned, mini_batch, batch, measured)?;
-            progress();
-        }
-        for (policy_index, batch) in &mini_batch.critic_batches {
-            self.run_critic_batch(planned, mini_batch, *policy_index, batch, &mut measured.sums)?;
-            progress();
-        }
-        let rates: Vec<f64> = self.policies.iter().map(|policy| self.rate(policy, planned.step)).collect();
+        let rates: Vec<f64> = self.policies.iter().map(|policy| self.rate(policy, step_number)).collect();
         let slots: Vec<Option<usize>> =
             (0..self.policies.len()).map(|index| self.critic_slot(index)).collect();
-        for (index, policy) in self.policies.iter_mut().enumerate() {
+        let own: Vec<Vec<Tensor>> =
+            (0..self.policies.len()).map(|index| self.policy_gradients(index)).collect();
+        for (index, (policy, gradients)) in self.policies.iter_mut().zip(own).enumerate() {
             if !mini_batch.has_gradient[index] {
                 continue;
             }
-            let gradients = match &self.gradients.weights {
-                Some(weights) => weights.parameters(),
-                None => self.gradients.adapters[index].parameters(),
-            };
-            let gradients: Vec<Tensor> = gradients.into_iter().map(|(_, gradient)| gradient).collect();
-            let sums = &mut measured.sums[index];
+            let sums = &mut sums[index];
             if let Some(critic) = &mut policy.critic {
                 let step = critic.step(slots[index].map(|slot| &self.gradients.adapters[slot]))?;
                 sums.critic.add_step(step.applied.then_some(step.grad_norm));
             }
-            if policy.warms_up_critic(planned.step) {
+            if policy.warms_up_critic(step_number) {
                 gradients.into_iter().try_for_each(|mut gradient| gradient.f_zero_().map(drop))?;
                 continue;
             }
             let step =
                 policy.optimizer.step(gradients, rates[index], policy.training.optimizer.max_grad_norm)?;
             sums.mini_batches += 1;
+            measured.iter_mut().for_each(|of_rank| of_rank.optimizer_steps[index] += 1);
             if step.applied {
                 sums.optimizer_steps += 1;
                 sums.grad_norms += step.grad_norm;
@@ -328,7 +398,7 @@ impl Learner {
                 sums.skipped_steps += 1;
                 tracing::warn!(
                     policy = policy.name,
-                    step = planned.step,
+                    step = step_number,
                     "the gradient is not finite; this optimiser step was skipped"
                 );
             }

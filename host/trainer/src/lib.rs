@@ -13,6 +13,7 @@ pub mod checkpoint;
 pub mod correction;
 mod credit;
 pub mod critic;
+pub mod data_parallel;
 mod error;
 pub mod filter;
 #[cfg(test)]
@@ -40,7 +41,7 @@ pub mod token_explanation;
 mod trainer;
 mod validate;
 
-pub use error::Error;
+pub use error::{CollectiveError, Error};
 pub use learner::{Learner, LearnerSettings, NewPolicy};
 pub use metrics::{LearnerUpdate, StepMetrics, UpdateMetrics};
 pub use plan::Sample;

@@ -1,6 +1,7 @@
 //! Per-policy update metrics.
 
 mod critic;
+mod passes;
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::critic::CriticMetrics;
 pub(crate) use self::critic::CriticSums;
+pub(crate) use self::passes::PassSums;
 
 /// Bound below which log-probabilities of sampling and training count as equal.
 pub const LOGPROB_TOLERANCE: f64 = 1e-4;
@@ -158,24 +160,15 @@ pub(crate) struct MetricSums {
     pub optimizer_steps: u64,
     pub skipped_steps: u64,
     pub grad_norms: f64,
-    pub loss: f64,
-    /// Tokens that went through the model.
-    pub passed_tokens: u64,
-    pub clipped: u64,
-    pub dual_clipped: u64,
-    pub kl: f64,
-    pub log_ratios: Vec<f32>,
-    pub weights: Moments,
     pub advantages: Moments,
     pub reference_kl: Option<f64>,
     pub kl_coefficient: Option<f64>,
-    pub entropy: Mean,
-    pub gap: LogprobGap,
+    pub passes: PassSums,
     pub critic: CriticSums,
 }
 
 /// Count, sum and sum of squares.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Moments {
     count: u64,
     sum: f64,
@@ -187,6 +180,12 @@ impl Moments {
         self.count += 1;
         self.sum += value;
         self.squares += value * value;
+    }
+
+    fn merge(&mut self, other: &Moments) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.squares += other.squares;
     }
 
     fn mean(&self) -> f64 {
@@ -209,13 +208,6 @@ impl Moments {
     }
 }
 
-/// 1st, 50th and 99th percentile of the ratios with these logarithms. `None` without any.
-fn ratio_quantiles(mut log_ratios: Vec<f32>) -> Option<[f64; 3]> {
-    let last = log_ratios.len().checked_sub(1)?;
-    log_ratios.sort_unstable_by(f32::total_cmp);
-    Some([0.01, 0.5, 0.99].map(|share| f64::from(log_ratios[(share * last as f64).round() as usize]).exp()))
-}
-
 /// Returns the shares of counts by index, from 0 to the largest index.
 fn shares(counts: &BTreeMap<u64, u64>) -> Vec<f64> {
     let (all, last) = (counts.values().sum::<u64>(), counts.keys().max());
@@ -223,42 +215,11 @@ fn shares(counts: &BTreeMap<u64, u64>) -> Vec<f64> {
     last.map_or_else(Vec::new, |last| (0..=*last).map(share).collect())
 }
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Mean {
-    sum: f64,
-    count: u64,
-}
-
-impl Mean {
-    pub fn add(&mut self, value: f64) {
-        self.sum += value;
-        self.count += 1;
-    }
-
-    fn value(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum / self.count as f64)
-    }
-}
-
-#[derive(Debug, Clone, Default)]
-pub(crate) struct LogprobGap {
-    max: f64,
-    within_tolerance: Mean,
-}
-
-impl LogprobGap {
-    pub fn add(&mut self, gap: f64) {
-        // `max` would drop a NaN, which counts as an infinite gap.
-        self.max = if gap.is_nan() { f64::INFINITY } else { self.max.max(gap) };
-        self.within_tolerance.add(if gap < LOGPROB_TOLERANCE { 1.0 } else { 0.0 });
-    }
-}
-
 impl MetricSums {
     /// The metrics. `critic_lr` is the learning rate of the policy's critic, if it has one.
     pub fn into_metrics(self, policy: &str, version: u64, lr: f64, critic_lr: Option<f64>) -> UpdateMetrics {
         let mean = |sum: f64, count: u64| if count == 0 { 0.0 } else { sum / count as f64 };
-        let close_logprobs = self.gap.within_tolerance.value();
+        let passes = self.passes;
         UpdateMetrics {
             policy: policy.to_owned(),
             version,
@@ -267,10 +228,10 @@ impl MetricSums {
             cut_off: mean(self.cut_off as f64, self.completions),
             advantage_mean: self.advantages.mean(),
             advantage_std: self.advantages.deviation(),
-            ratio_quantiles: ratio_quantiles(self.log_ratios),
+            ratio_quantiles: passes.ratio_quantiles(),
             staleness: shares(&self.staleness),
             mixed_versions: mean(self.mixed_tokens as f64, self.tokens),
-            effective_sample_size: self.weights.effective_sample_size(),
+            effective_sample_size: passes.weights.effective_sample_size(),
             reference_kl: self.reference_kl,
             kl_coefficient: self.kl_coefficient,
             tokens: self.tokens,
@@ -280,16 +241,16 @@ impl MetricSums {
             outliers: self.outliers,
             optimizer_steps: self.optimizer_steps,
             skipped_steps: self.skipped_steps,
-            loss: mean(self.loss, self.mini_batches),
+            loss: mean(passes.loss, self.mini_batches),
             grad_norm: mean(self.grad_norms, self.optimizer_steps),
-            clip_fraction: mean(self.clipped as f64, self.passed_tokens),
-            dual_clip_fraction: mean(self.dual_clipped as f64, self.passed_tokens),
-            kl: (self.passed_tokens > 0).then(|| self.kl / self.passed_tokens as f64),
-            entropy: self.entropy.value(),
-            max_logprob_gap: close_logprobs.map(|_| self.gap.max),
-            close_logprobs,
+            clip_fraction: mean(passes.clipped as f64, passes.tokens),
+            dual_clip_fraction: mean(passes.dual_clipped as f64, passes.tokens),
+            kl: (passes.tokens > 0).then(|| passes.kl / passes.tokens as f64),
+            entropy: passes.entropy.value(),
+            max_logprob_gap: passes.gap.max(),
+            close_logprobs: passes.gap.close(),
             lr,
-            critic: critic_lr.map(|lr| self.critic.into_metrics(lr)),
+            critic: critic_lr.map(|lr| self.critic.into_metrics(&passes.critic, lr)),
         }
     }
 }

@@ -61,6 +61,18 @@ pub fn pack(items: &[PackItem<'_>], budget: usize) -> Vec<PackedBatch> {
     batches
 }
 
+/// Packs sequences into batches of at most `budget` fed tokens each, as many for each of some ranks (processes that share the
+/// work) as can be, and of like sizes.
+pub fn pack_for_ranks(items: &[PackItem<'_>], budget: usize, ranks: usize) -> Vec<PackedBatch> {
+    let batches = pack(items, budget);
+    if ranks <= 1 {
+        return batches;
+    }
+    let all: usize = batches.iter().map(|batch| batch.fed_tokens).sum();
+    let rounds = all.div_ceil(ranks * budget.max(1)).max(1);
+    pack(items, budget.min(all.div_ceil(ranks * rounds)))
+}
+
 /// Items in the order of policies and tokens. An item's rank is its index in this order.
 struct SortedItems {
     /// Original indices, by rank.

@@ -4,13 +4,15 @@
 //! training of one policy does not depend on the others that share its base. Mini-batch `i` of a learner is
 //! the union of its policies' mini-batches `i`, packed together.
 
+use std::cmp::Reverse;
+
 use pl_dsl::workflow::Train;
 use pl_types::{Credit, Transition};
 use rand::seq::SliceRandom;
 use tch::Device;
 
 use crate::aggregation::CompletionCounts;
-use crate::packing::{PackItem, PackedBatch, pack};
+use crate::packing::{PackItem, PackedBatch, pack_for_ranks};
 use crate::seeds::mini_batch_rng;
 
 /// A transition with the targets of its tokens.
@@ -101,6 +103,8 @@ pub struct BatchPlan {
     pub mini_batches: u32,
     /// Maximum number of tokens in a packed batch.
     pub token_budget: usize,
+    /// Number of ranks that the work up to an optimiser step is divided among.
+    pub ranks: usize,
 }
 
 /// The work up to one optimiser step.
@@ -112,10 +116,26 @@ pub struct MiniBatch {
     pub counts: Vec<CompletionCounts>,
     /// Per policy, true if it has a gradient.
     pub has_gradient: Vec<bool>,
-    /// Packed batches of the sequences with a gradient.
+    /// Packed batches of the sequences with a gradient, by rank.
+    pub shares: Vec<Share>,
+}
+
+impl MiniBatch {
+    /// Numbers of tokens fed in each packed batch, of all ranks.
+    pub fn fed_tokens(&self) -> impl Iterator<Item = usize> {
+        self.shares.iter().flat_map(|share| {
+            let batches = share.batches.iter().map(|batch| batch.fed_tokens);
+            batches.chain(share.critic_batches.iter().map(|(_, batch)| batch.fed_tokens))
+        })
+    }
+}
+
+/// Packed batches of a rank.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Share {
+    /// Those that go through the learner's model.
     pub batches: Vec<PlannedBatch>,
-    /// Packed batches of the critics with models of their own, as indices into all sequences, with the index of the
-    /// policy.
+    /// Those of the critics with models of their own, as indices into all sequences, with the index of the policy.
     pub critic_batches: Vec<(usize, PackedBatch)>,
 }
 
@@ -165,30 +185,57 @@ pub fn plan_update(
                 has_gradient[sequence.policy_index] |= sequence.has_gradient;
             }
             indices.retain(|&index| sequences[index].has_gradient);
-            let batches = joint_batches(sequences, &indices, batch_plan.token_budget);
-            let critic_batches = (0..policies.len())
-                .flat_map(|policy| {
-                    let batches = critic_batches(sequences, &indices, policy, batch_plan.token_budget);
-                    batches.into_iter().map(move |batch| (policy, batch))
-                })
-                .collect();
-            if !batches.is_empty() {
-                plan.push(MiniBatch { epoch, counts, has_gradient, batches, critic_batches });
+            let batches = joint_batches(sequences, &indices, batch_plan);
+            if batches.is_empty() {
+                continue;
             }
+            let mut shares = vec![Share::default(); batch_plan.ranks.max(1)];
+            for (rank, batch) in divided(batches, batch_plan.ranks, |batch| batch.fed_tokens) {
+                shares[rank].batches.push(batch);
+            }
+            for policy in 0..policies.len() {
+                let batches = critic_batches(sequences, &indices, policy, batch_plan);
+                for (rank, batch) in divided(batches, batch_plan.ranks, |batch| batch.fed_tokens) {
+                    shares[rank].critic_batches.push((policy, batch));
+                }
+            }
+            plan.push(MiniBatch { epoch, counts, has_gradient, shares });
         }
     }
     plan
 }
 
+/// Divides batches among ranks: the largest first, each to the rank with the fewest tokens so far. Returns them in their
+/// order, each with its rank.
+fn divided<T>(
+    batches: Vec<T>,
+    ranks: usize,
+    tokens: impl Fn(&T) -> usize,
+) -> impl Iterator<Item = (usize, T)> {
+    let mut order: Vec<usize> = (0..batches.len()).collect();
+    order.sort_by_key(|&index| Reverse(tokens(&batches[index])));
+    let (mut loads, mut owners) = (vec![0; ranks.max(1)], vec![0; batches.len()]);
+    for index in order {
+        let least = (0..loads.len()).min_by_key(|&rank| loads[rank]).unwrap_or_default();
+        loads[least] += tokens(&batches[index]);
+        owners[index] = least;
+    }
+    owners.into_iter().zip(batches)
+}
+
 /// Packs sequences for the learner's model, those with a critic's adapter a second time.
-fn joint_batches(sequences: &[PlannedSequence], indices: &[usize], token_budget: usize) -> Vec<PlannedBatch> {
+fn joint_batches(
+    sequences: &[PlannedSequence],
+    indices: &[usize],
+    batch_plan: BatchPlan,
+) -> Vec<PlannedBatch> {
     let policy_items = indices.iter().map(|&index| (index, sequences[index].policy_index));
     let value_items = indices.iter().filter_map(|&index| match sequences[index].value_pass {
         ValuePass::Adapter(adapter) => Some((index, adapter)),
         ValuePass::Policy | ValuePass::Model => None,
     });
     let items: Vec<(usize, usize)> = policy_items.chain(value_items).collect();
-    pack_items(sequences, &items, token_budget)
+    pack_items(sequences, &items, batch_plan)
         .into_iter()
         .map(|PackedBatch { sequences: packed, fed_tokens }| {
             // The adapters of critics come after those of policies.
@@ -205,14 +252,14 @@ fn critic_batches(
     sequences: &[PlannedSequence],
     indices: &[usize],
     policy_index: usize,
-    token_budget: usize,
+    batch_plan: BatchPlan,
 ) -> Vec<PackedBatch> {
     let is_own = |sequence: &PlannedSequence| {
         sequence.policy_index == policy_index && sequence.value_pass == ValuePass::Model
     };
     let own = indices.iter().filter(|&&index| is_own(&sequences[index]));
     let items: Vec<(usize, usize)> = own.map(|&index| (index, 0)).collect();
-    let mut batches = pack_items(sequences, &items, token_budget);
+    let mut batches = pack_items(sequences, &items, batch_plan);
     for index in batches.iter_mut().flat_map(|batch| &mut batch.sequences) {
         *index = items[*index].0;
     }
@@ -223,7 +270,7 @@ fn critic_batches(
 fn pack_items(
     sequences: &[PlannedSequence],
     items: &[(usize, usize)],
-    token_budget: usize,
+    batch_plan: BatchPlan,
 ) -> Vec<PackedBatch> {
     let items: Vec<PackItem<'_>> = items
         .iter()
@@ -232,7 +279,7 @@ fn pack_items(
             PackItem { tokens, prompt: *prompt, policy_index }
         })
         .collect();
-    pack(&items, token_budget)
+    pack_for_ranks(&items, batch_plan.token_budget, batch_plan.ranks)
 }
 
 #[cfg(test)]
@@ -250,21 +297,22 @@ mod tests {
 
     /// Indices of a mini-batch's sequences, in the order of its batches.
     fn sequence_indices(mini_batch: &MiniBatch) -> impl Iterator<Item = usize> {
-        mini_batch.batches.iter().flat_map(|batch| batch.sequences.iter().copied())
+        let batches = mini_batch.shares.iter().flat_map(|share| &share.batches);
+        batches.flat_map(|batch| batch.sequences.iter().copied())
     }
 
     #[test]
     fn sequences_without_a_gradient_count_only_in_the_mean_and_masked_ones_nowhere() {
         let masked = PlannedSequence { masked: true, ..sequence(0, 8, false) };
         let sequences = [sequence(0, 10, true), sequence(0, 20, false), sequence(1, 30, false), masked];
-        let batch_plan = BatchPlan { epochs: 1, mini_batches: 1, token_budget: 100 };
+        let batch_plan = BatchPlan { epochs: 1, mini_batches: 1, token_budget: 100, ranks: 1 };
         let plan = plan_update(1, 0, &["a", "b"], &sequences, batch_plan);
         assert_eq!(plan.len(), 1);
         let counts = |completions, tokens| CompletionCounts { completions, tokens };
         assert_eq!(plan[0].counts, [counts(2, 15), counts(1, 15)]);
         assert_eq!(plan[0].has_gradient, [true, false]);
         assert_eq!(
-            plan[0].batches,
+            plan[0].shares[0].batches,
             [PlannedBatch { sequences: vec![0], fed_tokens: 10, ..Default::default() }]
         );
     }
@@ -272,12 +320,27 @@ mod tests {
     #[test]
     fn every_epoch_and_step_is_shuffled_differently() {
         let sequences = vec![sequence(0, 10, true); 32];
-        let batch_plan = BatchPlan { epochs: 2, mini_batches: 4, token_budget: 1000 };
+        let batch_plan = BatchPlan { epochs: 2, mini_batches: 4, token_budget: 1000, ranks: 1 };
         let first = plan_update(1, 0, &["a"], &sequences, batch_plan);
         assert_eq!(first, plan_update(1, 0, &["a"], &sequences, batch_plan));
-        assert_ne!(first[0].batches, first[4].batches);
-        assert_ne!(first[0].batches, plan_update(1, 1, &["a"], &sequences, batch_plan)[0].batches);
-        assert_ne!(first[0].batches, plan_update(2, 0, &["a"], &sequences, batch_plan)[0].batches);
+        assert_ne!(first[0].shares, first[4].shares);
+        assert_ne!(first[0].shares, plan_update(1, 1, &["a"], &sequences, batch_plan)[0].shares);
+        assert_ne!(first[0].shares, plan_update(2, 0, &["a"], &sequences, batch_plan)[0].shares);
+    }
+
+    #[test]
+    fn ranks_get_like_numbers_of_tokens_in_like_numbers_of_batches() {
+        let sequences: Vec<PlannedSequence> = (0..24)
+            .map(|index| PlannedSequence { tokens: vec![index; 20], ..sequence(0, 20, true) })
+            .collect();
+        let batch_plan = |ranks| BatchPlan { epochs: 1, mini_batches: 1, token_budget: 200, ranks };
+        let tokens = |share: &Share| share.batches.iter().map(|batch| batch.fed_tokens).sum::<usize>();
+        let shares = |ranks| plan_update(1, 0, &["a"], &sequences, batch_plan(ranks)).remove(0).shares;
+        let of = |ranks| shares(ranks).iter().map(tokens).collect::<Vec<_>>();
+        assert_eq!((of(1), of(2), of(3)), (vec![480], vec![240, 240], vec![160, 160, 160]));
+        // Three batches of at most 200 tokens are one too few for two ranks, which take two each.
+        assert_eq!(shares(1)[0].batches.len(), 3);
+        assert!(shares(2).iter().all(|share| share.batches.len() == 2));
     }
 
     proptest! {
@@ -287,9 +350,10 @@ mod tests {
             epochs in 1u32..3,
             mini_batches in 1u32..5,
             token_budget in 1usize..100,
+            ranks in 1usize..4,
         ) {
             let sequences: Vec<PlannedSequence> = parts.iter().map(|&(l, n, a)| sequence(l, n, a)).collect();
-            let batch_plan = BatchPlan { epochs, mini_batches, token_budget };
+            let batch_plan = BatchPlan { epochs, mini_batches, token_budget, ranks };
             let plan = plan_update(9, 4, &["a", "b", "c"], &sequences, batch_plan);
             for epoch in 0..epochs {
                 let mut seen: Vec<usize> = plan
@@ -315,7 +379,7 @@ mod tests {
             own in prop::collection::vec(2usize..40, 1..20),
             other in prop::collection::vec(2usize..40, 0..20),
         ) {
-            let batch_plan = BatchPlan { epochs: 2, mini_batches: 3, token_budget: 10_000 };
+            let batch_plan = BatchPlan { epochs: 2, mini_batches: 3, token_budget: 10_000, ranks: 1 };
             let alone: Vec<PlannedSequence> = own.iter().map(|&n| sequence(0, n, true)).collect();
             let mut both: Vec<PlannedSequence> = other.iter().map(|&n| sequence(1, n, true)).collect();
             both.extend(alone.iter().cloned());

@@ -9,8 +9,10 @@ use pl_model::{Adapter, Config, Packed, Sequence, Weights, hidden_states};
 use pl_types::Transition;
 use tch::{Tensor, no_grad};
 
+use crate::data_parallel::DataParallel;
+use crate::error::UpdateError;
 use crate::head::{self, HeadInput};
-use crate::packing::{PackItem, pack};
+use crate::packing::{PackItem, pack_for_ranks};
 use crate::token_columns::TokenColumns;
 
 /// A sequence to score.
@@ -56,10 +58,13 @@ pub(crate) struct ScoringModel<'a> {
     pub adapters: &'a [&'a Adapter],
     /// Maximum number of tokens in a packed batch.
     pub token_budget: usize,
+    /// Ranks that take turns with the packed batches.
+    pub data_parallel: &'a DataParallel,
 }
 
 impl ScoringModel<'_> {
-    /// Runs the sequences through the model and hands the wanted hidden states to `visit`, batch by batch.
+    /// Runs the sequences of the ranks of this process through the model and hands the wanted hidden states to `visit`, batch
+    /// by batch.
     ///
     /// # Errors
     /// Errors of libtorch and of `visit`.
@@ -77,7 +82,9 @@ impl ScoringModel<'_> {
                 policy_index: sequence.adapter.map_or(0, |adapter| adapter + 1),
             })
             .collect();
-        for batch in pack(&items, self.token_budget) {
+        let batches = pack_for_ranks(&items, self.token_budget, self.data_parallel.ranks());
+        let own = batches.into_iter().enumerate().filter(|(index, _)| self.data_parallel.does(*index));
+        for (_, batch) in own {
             let packed: Vec<Sequence<'_>> = batch
                 .sequences
                 .iter()
@@ -107,11 +114,11 @@ impl ScoringModel<'_> {
     /// were sampled from. Each transition has an adapter as in [`ScoredSequence`].
     ///
     /// # Errors
-    /// Errors of libtorch.
+    /// Errors of libtorch, or if a rank is away.
     pub(crate) fn logprobs(
         &self,
         transitions: &[(&Transition, Option<usize>)],
-    ) -> Result<Vec<Vec<f32>>, pl_model::Error> {
+    ) -> Result<Vec<Vec<f32>>, UpdateError> {
         let sequences: Vec<ScoredSequence> = transitions
             .iter()
             .map(|&(transition, adapter)| ScoredSequence::completion(transition, adapter))
@@ -140,6 +147,7 @@ impl ScoringModel<'_> {
             }
             Ok(())
         })?;
+        self.data_parallel.fill(&mut logprobs)?;
         Ok(logprobs)
     }
 }
@@ -169,8 +177,13 @@ mod tests {
         let jobs: Vec<_> = transitions.iter().enumerate().map(|(i, t)| (t, which(i))).collect();
         for token_budget in [1, 60, 1000] {
             let references: Vec<&Adapter> = adapters.iter().collect();
-            let model =
-                ScoringModel { config: &config, weights: &weights, adapters: &references, token_budget };
+            let model = ScoringModel {
+                config: &config,
+                weights: &weights,
+                adapters: &references,
+                token_budget,
+                data_parallel: &DataParallel::alone(1),
+            };
             let got = model.logprobs(&jobs).unwrap();
             for (i, (logprobs, t)) in got.iter().zip(&transitions).enumerate() {
                 let mut t = t.clone();

@@ -6,7 +6,7 @@ use pl_types::Transition;
 use tch::{Device, Kind, TchError, Tensor};
 
 use crate::head::SampledSupport;
-use crate::metrics::MetricSums;
+use crate::metrics::PassSums;
 use crate::plan::{PlannedSequence, Sample, TokenTargets};
 
 /// Columns of the loss's inputs, with one element per completion token.
@@ -231,19 +231,25 @@ impl TokenMeasurements {
     pub(crate) fn add_values_to(
         &self,
         policy_indices: &[usize],
-        sums: &mut [MetricSums],
+        sums: &mut [PassSums],
     ) -> Result<(), TchError> {
         let values = |tensor: &Tensor| Vec::<f64>::try_from(tensor.f_to_kind(Kind::Double)?);
         for (first, losses, clipped) in &self.values {
             for (offset, (loss, clipped)) in values(losses)?.into_iter().zip(values(clipped)?).enumerate() {
-                sums[policy_indices[*first as usize + offset]].critic.add_loss(loss, clipped != 0.0);
+                sums[policy_indices[*first as usize + offset]].critic.add(loss, clipped != 0.0);
             }
         }
         Ok(())
     }
 
-    /// Adds each token to the sums of its policy, in order, in double precision.
-    pub(crate) fn add_to(&self, policy_indices: &[usize], sums: &mut [MetricSums]) -> Result<(), TchError> {
+    /// Adds each token to the sums of its policy, in order, in double precision. `optimizer_steps` is the number of steps
+    /// that each policy has taken.
+    pub(crate) fn add_to(
+        &self,
+        policy_indices: &[usize],
+        optimizer_steps: &[u32],
+        sums: &mut [PassSums],
+    ) -> Result<(), TchError> {
         let values = |tensor: Tensor| Vec::<f64>::try_from(tensor.f_to_kind(Kind::Double)?);
         let concatenated = |chunks: &[Tensor]| values(Tensor::f_cat(chunks, 0)?);
         let loss = concatenated(&self.loss)?;
@@ -254,7 +260,7 @@ impl TokenMeasurements {
         let entropy = self.entropy.as_ref().map(|entropy| values(entropy.shallow_clone())).transpose()?;
         for (row, &policy_index) in policy_indices.iter().enumerate() {
             let sums = &mut sums[policy_index];
-            sums.passed_tokens += 1;
+            sums.tokens += 1;
             sums.loss += loss[row];
             sums.kl += kl[row];
             sums.clipped += clipped[row] as u64;
@@ -264,7 +270,7 @@ impl TokenMeasurements {
                 sums.entropy.add(entropy[row]);
             }
             // Before the first optimiser step, training and sampling should see the same distribution.
-            if sums.optimizer_steps + sums.skipped_steps == 0 {
+            if optimizer_steps[policy_index] == 0 {
                 sums.gap.add(log_ratio[row].abs());
             }
         }

@@ -7,11 +7,14 @@
 mod learner_training;
 mod side_by_side;
 
+use std::sync::Arc;
+
 use pl_dsl::workflow::{PolicyTraining, Workflow};
 use pl_model::{Adapter, Model, TensorSet, Weights};
 use pl_types::{SourcePath, Transition, ValueHeadWeights};
 use tch::Device;
 
+use crate::data_parallel::Collective;
 use crate::error::Error;
 use crate::learner::{Learner, LearnerSettings, NewPolicy};
 use crate::metrics::StepMetrics;
@@ -226,6 +229,14 @@ impl Trainer {
         match policy.and_then(|policy| self.locations.get(policy)) {
             Some(PolicyLocation::Trained { base, .. } | PolicyLocation::Frozen { base, .. }) => *base,
             None => 0,
+        }
+    }
+
+    /// Lets this process do the share of one rank in the updates of a learner, with the ranks of other processes. `None` for
+    /// the shares of all ranks in turn.
+    pub fn set_collective(&mut self, learner: usize, collective: Option<Arc<dyn Collective>>) {
+        if let Some(learner) = self.learners.get_mut(learner) {
+            learner.set_collective(collective);
         }
     }
 

@@ -9,6 +9,7 @@ use pl_types::Transition;
 use tch::{Device, Kind, no_grad};
 
 use super::*;
+use crate::data_parallel::DataParallel;
 use crate::fixtures::{adapter, config, critic, plain_hidden, ppo, transition, weights};
 use crate::gae::{Discounts, Estimate, Successor, Turn, estimate};
 use crate::returns::Trajectories;
@@ -164,7 +165,13 @@ fn values_of_packed_sequences_equal_those_of_single_passes() {
         .collect();
     let all: Vec<&Transition> = transitions.iter().collect();
     for token_budget in [1, 50, 1000] {
-        let model = ScoringModel { config: &config, weights: &weights, adapters: &references, token_budget };
+        let model = ScoringModel {
+            config: &config,
+            weights: &weights,
+            adapters: &references,
+            token_budget,
+            data_parallel: &DataParallel::alone(1),
+        };
         let got = head.predict(&model, &ValueSequences::new(&config, &all, Some(1), false)).unwrap();
         for (i, t) in transitions.iter().enumerate() {
             let expected = head.values(&plain_hidden(&config, &weights, Some(&adapters[1]), t)).unwrap();

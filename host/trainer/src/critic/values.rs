@@ -5,6 +5,7 @@ use pl_model::Config;
 use pl_types::Transition;
 
 use super::ValueHead;
+use crate::error::UpdateError;
 use crate::gae::{Discounts, Estimate, Successor, Turn, estimate};
 use crate::returns::Trajectories;
 use crate::scoring::{ScoredSequence, ScoringModel};
@@ -73,12 +74,12 @@ impl ValueHead {
     /// Computes the values of some sequences of a model.
     ///
     /// # Errors
-    /// Errors of libtorch.
+    /// Errors of libtorch, or if a rank is away.
     pub(crate) fn predict(
         &self,
         model: &ScoringModel<'_>,
         sequences: &ValueSequences,
-    ) -> Result<PredictedValues, pl_model::Error> {
+    ) -> Result<PredictedValues, UpdateError> {
         let mut values: Vec<Vec<f32>> = vec![Vec::new(); sequences.sequences.len()];
         model.run(&sequences.sequences, &mut |batch| {
             let all = Vec::<f32>::try_from(self.values(&batch.hidden)?)?;
@@ -87,6 +88,7 @@ impl ValueHead {
             }
             Ok(())
         })?;
+        model.data_parallel.fill(&mut values)?;
         Ok(sequences.predicted(values))
     }
 }

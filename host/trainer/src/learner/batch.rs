@@ -14,7 +14,7 @@ use crate::aggregation::token_weight;
 use crate::critic::{Critic, CriticNetwork};
 use crate::head::{self, HeadInput, HeadOptions};
 use crate::loss::{TokenInputs, k3};
-use crate::metrics::MetricSums;
+use crate::metrics::PassSums;
 use crate::objective::{
     ObjectiveInputs, has_kl_in_loss, has_planned_correction, needs_sequence_ratio, objective_loss,
 };
@@ -73,7 +73,7 @@ impl Learner {
         mini_batch: &MiniBatch,
         policy_index: usize,
         batch: &PackedBatch,
-        sums: &mut [MetricSums],
+        sums: &mut [PassSums],
     ) -> Result<(), pl_model::Error> {
         let Some(model) = self.policies[policy_index].critic.as_ref().and_then(Critic::own_model) else {
             return Ok(());
@@ -176,7 +176,7 @@ impl Learner {
         &self,
         columns: &TokenColumns,
         hidden: &Tensor,
-        sums: &mut [MetricSums],
+        sums: &mut [PassSums],
     ) -> Result<(Tensor, Tensor), pl_model::Error> {
         let tokens = columns.to_tensors(hidden.device())?;
         let hidden = hidden.f_index_select(0, &tokens.rows)?;

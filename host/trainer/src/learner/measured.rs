@@ -1,22 +1,27 @@
 //! Measurements of an update: the sums of its metrics and, if they are recorded, the numbers of each token.
 
 use pl_types::{Clipping, TrainedCompletion};
+use serde::{Deserialize, Serialize};
 use tch::{Kind, TchError, Tensor};
 
 use super::planning::PlannedUpdate;
-use crate::metrics::MetricSums;
+use crate::metrics::PassSums;
 use crate::plan::Sample;
 use crate::token_columns::{TokenColumns, TokenMeasurements};
 
-/// Measurements of an update while it runs.
+/// Measurements of the passes of a rank.
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Measured {
     /// One per policy of the learner.
-    pub sums: Vec<MetricSums>,
+    pub sums: Vec<PassSums>,
+    /// Number of optimiser steps that each policy has taken.
+    pub optimizer_steps: Vec<u32>,
     /// Passes over completions, in the order in which they ran. `None` if they are not recorded.
     passes: Option<Vec<Pass>>,
 }
 
 /// A pass over a completion. Lists have one element per token.
+#[derive(Debug, Serialize, Deserialize)]
 struct Pass {
     /// Index among the sequences of the update.
     sequence: usize,
@@ -30,10 +35,24 @@ struct Pass {
 }
 
 impl Measured {
-    /// Creates the measurements of an update that has not begun. With `record_tokens`, the numbers of each token are
-    /// kept.
-    pub fn new(sums: Vec<MetricSums>, record_tokens: bool) -> Measured {
-        Measured { sums, passes: record_tokens.then(Vec::new) }
+    /// Creates the measurements of an update of some policies that has not begun. With `record_tokens`, the numbers of each
+    /// token are kept.
+    pub fn new(policies: usize, record_tokens: bool) -> Measured {
+        Measured {
+            sums: vec![PassSums::default(); policies],
+            optimizer_steps: vec![0; policies],
+            passes: record_tokens.then(Vec::new),
+        }
+    }
+
+    /// Adds the measurements of another rank.
+    pub fn merge(&mut self, other: Measured) {
+        for (sums, other) in self.sums.iter_mut().zip(&other.sums) {
+            sums.merge(other);
+        }
+        if let (Some(passes), Some(other)) = (&mut self.passes, other.passes) {
+            passes.extend(other);
+        }
     }
 
     /// Adds the tokens of a packed batch of an epoch. `is_trained` is false for policies that the pass does not change.
@@ -52,7 +71,7 @@ impl Measured {
                 passes.push(Pass {
                     sequence,
                     epoch,
-                    optimizer_steps: self.sums[policy].mini_batches as u32,
+                    optimizer_steps: self.optimizer_steps[policy],
                     loss_weight: if is_trained(policy) { columns.loss_weights[rows.start] } else { 0.0 },
                     logprobs: tokens.logprobs[rows.clone()].to_vec(),
                     entropies: tokens.entropies.as_ref().map(|all| all[rows.clone()].to_vec()),
@@ -61,7 +80,7 @@ impl Measured {
                 });
             }
         }
-        measurements.add_to(&columns.policy_indices, &mut self.sums)
+        measurements.add_to(&columns.policy_indices, &self.optimizer_steps, &mut self.sums)
     }
 
     /// Returns the sums and the records of all completions of the update, by key and epoch. `kl_coefficient` is that of a
@@ -70,12 +89,14 @@ impl Measured {
         self,
         planned: &PlannedUpdate<'_>,
         kl_coefficient: impl Fn(usize) -> f64,
-    ) -> (Vec<MetricSums>, Vec<TrainedCompletion>) {
+    ) -> (Vec<PassSums>, Vec<TrainedCompletion>) {
         let Some(passes) = self.passes else { return (self.sums, Vec::new()) };
         let mut by_sequence: Vec<Vec<Pass>> = planned.samples.iter().map(|_| Vec::new()).collect();
         for pass in passes {
             by_sequence[pass.sequence].push(pass);
         }
+        // Passes of several ranks are not in the order of epochs.
+        by_sequence.iter_mut().for_each(|passes| passes.sort_by_key(|pass| pass.epoch));
         let mut records = Vec::new();
         for ((sample, sequence), passes) in planned.samples.iter().zip(&planned.sequences).zip(by_sequence) {
             let kl_coefficient = kl_coefficient(sequence.policy_index);

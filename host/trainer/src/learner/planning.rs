@@ -1,12 +1,14 @@
 //! Planning of an update: targets of all tokens, then mini-batches and packed batches. Nothing changes before
 //! the whole plan exists.
 
+use std::ops::Range;
+
 use pl_model::{Adapter, Weights};
 use pl_types::Transition;
 
 use super::Learner;
 use super::policy::Reference;
-use crate::error::Error;
+use crate::error::{Error, UpdateError};
 use crate::objective::{needs_recomputed_logprobs, trains_without_advantage};
 use crate::plan::{MiniBatch, PlannedSequence, Sample, ValuePass, plan_update};
 use crate::preparation::{PolicyBatch, Preparation, TurnOutcome};
@@ -27,8 +29,13 @@ pub struct PlannedUpdate<'a> {
 impl PlannedUpdate<'_> {
     /// Number of packed batches to run.
     pub fn batches(&self) -> u64 {
-        let own = |mini_batch: &MiniBatch| mini_batch.batches.len() + mini_batch.critic_batches.len();
-        self.mini_batches.iter().map(|mini_batch| own(mini_batch) as u64).sum()
+        self.mini_batches.iter().map(|mini_batch| mini_batch.fed_tokens().count() as u64).sum()
+    }
+
+    /// Number of packed batches of some ranks.
+    pub(crate) fn batches_of(&self, ranks: Range<usize>) -> u64 {
+        let shares = self.mini_batches.iter().flat_map(|mini_batch| &mini_batch.shares[ranks.clone()]);
+        shares.map(|share| (share.batches.len() + share.critic_batches.len()) as u64).sum()
     }
 
     /// Numbers of groups of completions that were compared, and of those without a difference.
@@ -39,10 +46,7 @@ impl PlannedUpdate<'_> {
 
     /// Number of tokens fed to the model over all passes. Prefixes shared within a batch count once.
     pub fn fed_tokens(&self) -> u64 {
-        let batches = self.mini_batches.iter().flat_map(|mini_batch| &mini_batch.batches);
-        let critics = self.mini_batches.iter().flat_map(|mini_batch| &mini_batch.critic_batches);
-        let critics = critics.map(|(_, batch)| batch.fed_tokens as u64);
-        batches.map(|batch| batch.fed_tokens as u64).chain(critics).sum()
+        self.mini_batches.iter().flat_map(MiniBatch::fed_tokens).map(|tokens| tokens as u64).sum()
     }
 }
 
@@ -110,7 +114,7 @@ impl Learner {
         &self,
         policy_index: usize,
         transitions: Vec<&'a Transition>,
-    ) -> Result<PolicyBatch<'a>, pl_model::Error> {
+    ) -> Result<PolicyBatch<'a>, UpdateError> {
         let policy = &self.policies[policy_index];
         let mut adapters: Vec<&Adapter> = self.trained_adapters();
         let own = policy.adapter.is_some().then_some(policy_index);
@@ -123,7 +127,8 @@ impl Learner {
         };
         let logprobs = |weights: &Weights, adapter: Option<usize>| {
             let token_budget = self.settings.batch_plan.token_budget;
-            let model = ScoringModel { config: &self.config, weights, adapters: &adapters, token_budget };
+            let (config, adapters, data_parallel) = (&self.config, adapters.as_slice(), &self.data_parallel);
+            let model = ScoringModel { config, weights, adapters, token_budget, data_parallel };
             model.logprobs(&transitions.iter().map(|&t| (t, adapter)).collect::<Vec<_>>())
         };
         let recomputed = needs_recomputed_logprobs(&policy.training.objective)

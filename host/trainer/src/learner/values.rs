@@ -6,6 +6,7 @@ use pl_types::Transition;
 
 use super::Learner;
 use crate::critic::{Critic, PredictedValues, ValueSequences};
+use crate::error::UpdateError;
 use crate::scoring::{ScoredSequence, ScoringModel};
 
 impl Learner {
@@ -13,8 +14,8 @@ impl Learner {
     pub(super) fn predict_values(
         &self,
         transitions: &[Vec<&Transition>],
-    ) -> Result<Vec<Option<PredictedValues>>, pl_model::Error> {
-        let token_budget = self.settings.batch_plan.token_budget;
+    ) -> Result<Vec<Option<PredictedValues>>, UpdateError> {
+        let (token_budget, data_parallel) = (self.settings.batch_plan.token_budget, &self.data_parallel);
         let mut predicted: Vec<Option<PredictedValues>> = transitions.iter().map(|_| None).collect();
         let mut shared = SharedSequences::default();
         for (policy_index, own) in transitions.iter().enumerate() {
@@ -30,14 +31,14 @@ impl Learner {
                 continue;
             };
             let (config, adapters) = (model.config(), model.adapters());
-            let scoring =
-                ScoringModel { config, weights: model.weights(), adapters: &adapters, token_budget };
+            let (weights, adapters) = (model.weights(), adapters.as_slice());
+            let scoring = ScoringModel { config, weights, adapters, token_budget, data_parallel };
             let sequences = ValueSequences::new(config, own, model.adapter_index(), false);
             predicted[policy_index] = Some(critic.head.predict(&scoring, &sequences)?);
         }
         let adapters: Vec<&Adapter> = self.trained_adapters();
         let (config, weights) = (&self.config, self.base.working());
-        let scoring = ScoringModel { config, weights, adapters: &adapters, token_budget };
+        let scoring = ScoringModel { config, weights, adapters: &adapters, token_budget, data_parallel };
         for (policy_index, values) in
             shared.predict(&scoring, |policy| self.policies[policy].critic.as_ref())?
         {
@@ -70,7 +71,7 @@ impl SharedSequences {
         mut self,
         model: &ScoringModel<'_>,
         critic: impl Fn(usize) -> Option<&'c Critic>,
-    ) -> Result<Vec<(usize, PredictedValues)>, pl_model::Error> {
+    ) -> Result<Vec<(usize, PredictedValues)>, UpdateError> {
         let (mut all, mut owners) = (Vec::<ScoredSequence>::new(), Vec::new());
         for (policy_index, own) in &mut self.parts {
             owners.extend(std::iter::repeat_n(*policy_index, own.sequences.len()));
@@ -94,6 +95,7 @@ impl SharedSequences {
             }
             Ok(())
         })?;
+        model.data_parallel.fill(&mut values)?;
         let mut values = values.into_iter();
         let mut end = owners.iter().copied().peekable();
         Ok(self

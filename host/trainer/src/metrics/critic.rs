@@ -30,9 +30,6 @@ pub(crate) struct CriticSums {
     values: Moments,
     returns: Moments,
     errors: Moments,
-    loss: f64,
-    passed_tokens: u64,
-    clipped: u64,
     mini_batches: u64,
     optimizer_steps: u64,
     grad_norms: f64,
@@ -46,13 +43,6 @@ impl CriticSums {
         self.errors.add(target - value);
     }
 
-    /// Adds a token that went through the loss.
-    pub fn add_loss(&mut self, loss: f64, clipped: bool) {
-        self.passed_tokens += 1;
-        self.loss += loss;
-        self.clipped += u64::from(clipped);
-    }
-
     /// Adds a mini-batch. `grad_norm` is `None` if its optimiser step was skipped.
     pub fn add_step(&mut self, grad_norm: Option<f64>) {
         self.mini_batches += 1;
@@ -60,18 +50,42 @@ impl CriticSums {
         self.grad_norms += grad_norm.unwrap_or(0.0);
     }
 
-    pub fn into_metrics(self, lr: f64) -> CriticMetrics {
+    pub fn into_metrics(self, passes: &CriticPassSums, lr: f64) -> CriticMetrics {
         let mean = |sum: f64, count: u64| if count == 0 { 0.0 } else { sum / count as f64 };
         let spread = self.returns.deviation().powi(2);
         CriticMetrics {
-            value_loss: mean(self.loss, self.mini_batches),
+            value_loss: mean(passes.loss, self.mini_batches),
             explained_variance: (spread > 0.0).then(|| 1.0 - self.errors.deviation().powi(2) / spread),
-            value_clip_fraction: mean(self.clipped as f64, self.passed_tokens),
+            value_clip_fraction: mean(passes.clipped as f64, passes.tokens),
             mean_value: self.values.mean(),
             mean_return: self.returns.mean(),
             grad_norm: mean(self.grad_norms, self.optimizer_steps),
             lr,
         }
+    }
+}
+
+/// Sums over the tokens that went through the value loss.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct CriticPassSums {
+    loss: f64,
+    tokens: u64,
+    clipped: u64,
+}
+
+impl CriticPassSums {
+    /// Adds a token.
+    pub fn add(&mut self, loss: f64, clipped: bool) {
+        self.tokens += 1;
+        self.loss += loss;
+        self.clipped += u64::from(clipped);
+    }
+
+    /// Adds the sums of another rank.
+    pub fn merge(&mut self, other: &CriticPassSums) {
+        self.loss += other.loss;
+        self.tokens += other.tokens;
+        self.clipped += other.clipped;
     }
 }
 
@@ -84,7 +98,7 @@ mod tests {
         let metrics = |pairs: &[(f64, f64)]| {
             let mut sums = CriticSums::default();
             pairs.iter().for_each(|&(value, target)| sums.add_target(value, target));
-            sums.into_metrics(0.1)
+            sums.into_metrics(&CriticPassSums::default(), 0.1)
         };
         // Errors 0.5, -0.5, 0.5, -0.5 have a variance of 0.25; the targets 0, 1, 2, 3 one of 1.25.
         let some = metrics(&[(-0.5, 0.0), (1.5, 1.0), (1.5, 2.0), (3.5, 3.0)]);

@@ -71,7 +71,7 @@ impl LearnerTraining<'_> {
         let started = Instant::now();
         let own = self.own_transitions(step, transitions)?;
         let planned = self.learner.prepare(step, &own, shuffle)?;
-        let mut current = UpdateProgress { done: 0, total: planned.batches() };
+        let mut current = UpdateProgress { done: 0, total: self.learner.batches_here(&planned) };
         progress(current);
         let mut count = || {
             current.done += 1;
