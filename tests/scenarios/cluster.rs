@@ -102,6 +102,14 @@ impl Nats {
         Process::start(command.args(["--name", &format!("learner-{policy}")]))
     }
 
+    /// Starts a rank of the processes that train a policy together.
+    fn rank(&self, policy: &str, rank: u32, leader: &str) -> Process {
+        let mut command = pl_host();
+        command.args(["learner", "--nats", &self.url(), "--device", "cpu", "--policy", policy]);
+        command.args(["--rank", &rank.to_string(), "--leader", leader]);
+        Process::start(command.args(["--name", &format!("{policy}-{rank}")]))
+    }
+
     /// Returns the command of a run whose leases are short, so that those of a dead worker are soon played by another.
     fn run(&self, file: &Path, out: &Path, settings: &[&str]) -> Command {
         let mut command = run(file, out, settings);
@@ -233,6 +241,75 @@ fn learners_and_coordinators_that_are_killed_continue() {
     ends(child);
     assert_equal_runs(&reference, &out, "learners and the coordinator were killed");
     drop((first, second));
+}
+
+#[test]
+fn ranks_of_a_learner_have_the_bits_of_one_process() {
+    let Some(nats) = Nats::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for (name, policy, settings) in [
+        ("letters/flat-l3.mas", "second", &["train.data_parallel=3"][..]),
+        (
+            "letters/tree-l2.mas",
+            "first",
+            &["train.data_parallel=2", "train.algorithm=ppo", "train.token_budget=64"],
+        ),
+    ] {
+        let file = scenario(name);
+        let settings: Vec<&str> = settings.iter().flat_map(|own| ["--set", own]).collect();
+        let folder = folder.path().join(policy);
+        let reference = one_process(&folder, &file, &settings);
+        let out = folder.join("ranks");
+        let mut local = run(&file, &out, &settings);
+        succeed(local.args(["--local-cluster", "1", "--learners", policy]));
+        assert_equal_runs(&reference, &out, name);
+        // Each rank did its share: all of them are connected, and none did the others'.
+        let log = std::fs::read_to_string(out.join("cluster/learner-0-rank-1.log"));
+        let log = log.or_else(|_| std::fs::read_to_string(out.join("cluster/learner-1-rank-1.log"))).unwrap();
+        assert!(log.contains("tasks done: ") && !log.contains("tasks done: 0"), "{log}");
+    }
+    drop(nats);
+}
+
+#[test]
+fn ranks_that_are_killed_are_replaced() {
+    let Some(nats) = Nats::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = scenario("letters/flat-l3.mas");
+    let settings = ["--set", "train.data_parallel=2"];
+    let reference = one_process(folder.path(), &file, &settings);
+    let leader =
+        format!("127.0.0.1:{}", TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port());
+    let _workers = [nats.worker("one"), nats.worker("two")];
+    let mut ranks = [0, 1].map(|rank| nats.rank("second", rank, &leader));
+    let out = folder.path().join("ranks");
+    let child = Process::start(nats.run(&file, &out, &settings).args(["--learners", "second"]));
+    for (step, rank) in [(1, 1), (2, 0), (4, 1)] {
+        await_step(&out, step);
+        ranks[rank].kill();
+        ranks[rank] = nats.rank("second", rank as u32, &leader);
+    }
+    ends(child);
+    assert_equal_runs(&reference, &out, "ranks were killed");
+}
+
+#[test]
+fn a_rank_that_is_none_is_told_how_many_there_are() {
+    let Some(nats) = Nats::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let file = scenario("letters/flat-l3.mas");
+    let settings = ["--set", "train.data_parallel=2"];
+    let _run = Process::start(nats.run(&file, &out, &settings).args(["--learners", "second"]));
+    await_that("the run is listed", || {
+        let mut status = pl_host();
+        status.args(["cluster", "status", "--json", "--nats", &nats.url()]);
+        status.output().is_ok_and(|output| stdout(&output).contains("\"learners\":[{"))
+    });
+    let mut learner = pl_host();
+    learner.args(["learner", "--nats", &nats.url(), "--device", "cpu", "--policy", "second"]);
+    let message = stderr(&learner.args(["--rank", "2", "--leader", "127.0.0.1:1"]).output().unwrap());
+    assert!(message.contains("no rank 2") && message.contains("among 2 ranks"), "{message}");
 }
 
 #[test]

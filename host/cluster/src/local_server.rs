@@ -71,8 +71,11 @@ impl Drop for LocalServer {
     }
 }
 
-/// Returns a free port.
-fn free_port() -> Result<u16, Error> {
+/// Returns a port of this machine that is free.
+///
+/// # Errors
+/// If none is.
+pub fn free_port() -> Result<u16, Error> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     listener
         .map(|address| address.port())

@@ -186,6 +186,14 @@ impl Worker {
         Ok(Next::Play(Box::new(task)))
     }
 
+    /// Returns true if the run has ended.
+    ///
+    /// # Errors
+    /// If the server doesn't answer.
+    pub async fn has_ended(&self) -> Result<bool, Error> {
+        Ok(find_run(&self.connection, &self.names.run).await?.is_none())
+    }
+
     async fn pull(&self) -> Result<Option<Message>, async_nats::Error> {
         let mut batch = self.consumer.batch().max_messages(1).expires(LONGEST_PULL).messages().await?;
         tokio::select! {

@@ -64,8 +64,9 @@ mod wants;
 mod workflow;
 
 pub use cluster::{
-    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, LearnerOptions, Participant, Role,
-    ServerAddress, ServerConfig, TOKEN_VARIABLE, WorkerOptions, WorkerStatus, cluster_status, learn, work,
+    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, LearnerOptions, Participant,
+    RankPlace, Role, ServerAddress, ServerConfig, TOKEN_VARIABLE, WorkerOptions, WorkerStatus,
+    cluster_status, learn, work,
 };
 pub use device::{DevicePreference, select_device};
 pub use diagnostics::Diagnostics;

@@ -188,6 +188,11 @@ pub enum Notice {
         /// Name of the run's streams.
         run: String,
     },
+    /// A learner can't go on before other ranks are there.
+    WaitingForRanks {
+        /// Ranks that are not there.
+        missing: Vec<usize>,
+    },
     /// A worker or a learner has left a run.
     LeftRun {
         /// Name of the run's streams.
@@ -230,6 +235,10 @@ impl fmt::Display for Notice {
                 write!(f, "warning: {run} can't be marked as yours ({reason}); resuming it will need --trust")
             }
             Notice::JoinedRun { run } => write!(f, "joined run {run}"),
+            Notice::WaitingForRanks { missing } => {
+                let ranks = missing.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+                write!(f, "waiting for rank {ranks} (pl-host learner --rank N --leader HOST:PORT)")
+            }
             Notice::LeftRun { run, played } => write!(f, "left run {run}; tasks done: {played}"),
             Notice::NotDrawn { reason } => write!(f, "warning: {reason}"),
             Notice::NeverAudited => {

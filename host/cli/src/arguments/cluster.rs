@@ -99,6 +99,13 @@ pub struct LearnerArgs {
     /// Name of this learner in messages and in the status [default: the host's name and the process]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// Rank among the processes that share the updates of `train { data_parallel = N }`, from 0 [default: this process does the
+    /// shares of all ranks]
+    #[arg(long, value_name = "K", requires = "leader")]
+    pub rank: Option<usize>,
+    /// Address at which rank 0 listens for the others
+    #[arg(long, value_name = "HOST:PORT", requires = "rank")]
+    pub leader: Option<String>,
     #[command(flatten)]
     pub participant: ParticipantArgs,
     #[command(flatten)]

@@ -1,6 +1,6 @@
 //! `pl-host learner`: does the updates of policies in runs that other processes coordinate.
 
-use pl_run::{LearnerOptions, learn};
+use pl_run::{LearnerOptions, RankPlace, learn};
 
 use crate::app::App;
 use crate::arguments::cluster::LearnerArgs;
@@ -16,6 +16,7 @@ pub fn run(app: &App, arguments: &LearnerArgs) -> CommandResult {
         run: arguments.run.clone(),
         policy: arguments.policy.clone(),
         name: arguments.name.clone().unwrap_or_else(default_name),
+        place: arguments.rank.zip(arguments.leader.clone()).map(|(rank, leader)| RankPlace { rank, leader }),
         participant: participant(app, &arguments.participant)?,
     };
     eprintln!("learner {}", options.name);

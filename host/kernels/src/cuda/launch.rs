@@ -132,6 +132,20 @@ impl Kernels {
         }
         Ok(Self { ordinal, context, functions })
     }
+
+    /// Makes the device that of this thread's calls of the driver.
+    pub(super) fn make_current(&self) -> Result<(), Error> {
+        self.context.bind_to_thread().map_err(Error::call(format!("use device {}", self.ordinal)))
+    }
+
+    /// Returns the number by which no other GPU is known, on any machine.
+    ///
+    /// # Errors
+    /// If the driver doesn't know it.
+    pub fn uuid(&self) -> Result<[u8; 16], Error> {
+        let uuid = self.context.uuid().map_err(Error::call("find the UUID of the device"))?;
+        Ok(uuid.bytes.map(|byte| byte as u8))
+    }
 }
 
 impl Launch for Kernels {

@@ -33,6 +33,18 @@ pub unsafe fn load(path: &Path) -> Result<(), Error> {
     Err(failed(reason))
 }
 
+/// Returns a function of the libraries that were loaded by [`load`], with their dependencies. Returns `None` if none has it.
+///
+/// # Safety
+/// `T` is the type of a pointer to that function.
+pub(super) unsafe fn symbol<T: Copy>(name: &CStr) -> Option<T> {
+    const { assert!(size_of::<T>() == size_of::<*mut c_void>()) };
+    // SAFETY: `name` is a C string.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    // SAFETY: both are pointers; the caller guarantees the type.
+    (!address.is_null()).then(|| unsafe { std::mem::transmute_copy(&address) })
+}
+
 /// Returns the path of a library that this process has loaded. Returns `None` if it has not.
 pub fn loaded(file_name: &str) -> Option<PathBuf> {
     struct Search<'a> {

@@ -1,9 +1,10 @@
 //! A learner in a process of its own: does the updates of a run's policies that another process coordinates.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pl_cluster::{
     Connection, LearnerEntry, LeaseQueue, LeasedTask, Next, Role, RunEntry, ServerAddress, Worker,
@@ -24,6 +25,7 @@ use crate::update_source::UpdateSource;
 
 use super::cpu::cpu_kind;
 use super::joined_run::{JoinedRun, Part, Participant};
+use super::ranks::{RankPlace, RankTask, Ranks};
 use super::update_task::{self, History, LearnerTask, SourceRef, UpdateRef, UpdateResult, Wanted};
 use super::weights::{self, ModelFormats};
 
@@ -32,6 +34,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Pause before an update whose inputs could not be fetched is delivered again.
 const GIVE_BACK: Duration = Duration::from_secs(1);
+
+/// Time between looks whether the run has ended, while ranks wait for each other.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// Options of a learner.
 #[derive(Debug, Clone)]
@@ -43,6 +48,8 @@ pub struct LearnerOptions {
     pub policy: Option<String>,
     /// Name in messages and in the status. Unique among the processes of a run.
     pub name: String,
+    /// Place among the ranks that share the updates. `None` if this process does the shares of all ranks.
+    pub place: Option<RankPlace>,
     pub participant: Participant,
 }
 
@@ -103,7 +110,7 @@ fn take_part(
     options: &LearnerOptions,
     stop: &StopRequest,
 ) -> Result<(), Error> {
-    let JoinedRun { session, .. } = JoinedRun::open(host, worker, &options.participant, Part::Trains)?;
+    let JoinedRun { session, checked } = JoinedRun::open(host, worker, &options.participant, Part::Trains)?;
     let run = worker.entry().run.clone();
     host.notify(Notice::JoinedRun { run: run.clone() });
     let learner = own.learner as usize;
@@ -130,33 +137,31 @@ fn take_part(
         let worker = worker.clone();
         host.handle().spawn(async move { worker.answer_status(status).await })
     };
-    let mut process = LearnerProcess::new(host, worker.clone(), session.trainer, learner)?;
-    let ended = loop {
-        if stop.is_requested() {
-            break Ok(());
+    let count = checked.workflow.train.as_ref().map_or(1, |train| train.data_parallel);
+    let ranks = options.place.as_ref().map(|place| {
+        let name = format!("learner {learner} of run {run}");
+        Ranks::new(place, (name, count), &options.address, options.participant.device)
+    });
+    let ranks = ranks.transpose()?;
+    let mut process = LearnerProcess::new(host, worker.clone(), session.trainer, learner, ranks)?;
+    let mut counted = |process: &mut LearnerProcess<'_>, work: &mut Work<'_>| {
+        updating.store(1, Ordering::Relaxed);
+        if work(process) {
+            done.fetch_add(1, Ordering::Relaxed);
         }
-        match host.block_on(worker.next()) {
-            Ok(Next::Play(task)) => {
-                updating.store(1, Ordering::Relaxed);
-                let name = task.lease.task.clone();
-                match process.finish(*task) {
-                    Ok(()) => {
-                        done.fetch_add(1, Ordering::Relaxed);
-                        tracing::info!(task = name, "done");
-                    }
-                    Err(error) => tracing::warn!(task = name, %error, "an update was not stored"),
-                }
-                updating.store(0, Ordering::Relaxed);
-            }
-            Ok(Next::Idle) => {}
-            Ok(Next::Ended) => break Ok(()),
-            Err(error) => break Err(Error::cluster(error.into())),
-        }
+        updating.store(0, Ordering::Relaxed);
+    };
+    let ended = match &options.place {
+        Some(place) if place.rank > 0 => process.follow(&mut counted, stop),
+        _ => process.take_leases(&mut counted, stop),
     };
     answering.abort();
     host.notify(Notice::LeftRun { run, played: done.load(Ordering::Relaxed) });
     ended
 }
+
+/// An update of the process. Returns true if it is done.
+type Work<'w> = dyn FnMut(&mut LearnerProcess<'_>) -> bool + 'w;
 
 /// State of the process.
 struct LearnerProcess<'h> {
@@ -172,6 +177,8 @@ struct LearnerProcess<'h> {
     held: Option<History>,
     /// Result of the last update.
     result: Option<Vec<u8>>,
+    /// The ranks that share the updates. `None` if this process does them alone.
+    ranks: Option<Ranks>,
 }
 
 impl<'h> LearnerProcess<'h> {
@@ -180,13 +187,105 @@ impl<'h> LearnerProcess<'h> {
         worker: Worker,
         trainer: Trainer,
         learner: usize,
+        ranks: Option<Ranks>,
     ) -> Result<LearnerProcess<'h>, Error> {
         let failed = |source| Error::cluster(ClusterError::File { path: std::env::temp_dir(), source });
         let start = tempfile::Builder::new().prefix("pl-host-learner-").tempdir().map_err(failed)?;
         trainer.save_learner(&start.path().join("state"), learner, 0).map_err(Error::setup)?;
         let formats = ModelFormats::of(&trainer);
         let held = Some(History::default());
-        Ok(LearnerProcess { host, worker, trainer, learner, formats, start, held, result: None })
+        Ok(LearnerProcess { host, worker, trainer, learner, formats, start, held, result: None, ranks })
+    }
+
+    /// Does the updates of leases, as rank 0 if there are several, until the run has ended or a stop is requested.
+    fn take_leases(
+        &mut self,
+        counted: &mut dyn FnMut(&mut LearnerProcess<'_>, &mut Work<'_>),
+        stop: &StopRequest,
+    ) -> Result<(), Error> {
+        while !stop.is_requested() {
+            if !self.connect_ranks(stop)? {
+                continue;
+            }
+            match self.host.block_on(self.worker.next()) {
+                Ok(Next::Play(task)) => {
+                    let name = task.lease.task.clone();
+                    let mut task = Some(*task);
+                    counted(self, &mut |process| match task.take().map(|task| process.finish(task)) {
+                        Some(Err(error)) => {
+                            tracing::warn!(task = name, %error, "an update was not stored");
+                            false
+                        }
+                        _ => {
+                            tracing::info!(task = name, "done");
+                            true
+                        }
+                    });
+                }
+                Ok(Next::Idle) => {}
+                Ok(Next::Ended) => {
+                    // Ranks that don't hear it look for the run themselves.
+                    self.ranks.iter().for_each(|ranks| drop(ranks.announce(&RankTask::Leave)));
+                    return Ok(());
+                }
+                Err(error) => return Err(Error::cluster(error.into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what rank 0 has all ranks do, until the run has ended or a stop is requested.
+    fn follow(
+        &mut self,
+        counted: &mut dyn FnMut(&mut LearnerProcess<'_>, &mut Work<'_>),
+        stop: &StopRequest,
+    ) -> Result<(), Error> {
+        let run = RunWatch::new(self.host, &self.worker, stop);
+        while !run.is_over() {
+            if !self.connect_ranks(stop)? {
+                continue;
+            }
+            match self.ranks.as_ref().map(|ranks| ranks.next(&|| run.is_over())).transpose() {
+                Ok(Some(Some(RankTask::Reach { history, anew }))) => {
+                    counted(self, &mut |process| match process.reach(&history, anew) {
+                        Ok(_) => true,
+                        Err(error) => {
+                            tracing::warn!(%error, "an update was not done");
+                            process.disconnect_ranks();
+                            false
+                        }
+                    });
+                }
+                Ok(Some(Some(RankTask::Leave))) => return Ok(()),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::info!(%error, "looking for rank 0");
+                    self.disconnect_ranks();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the other ranks, if there are some and one is away. Returns false if the run ends before they are there.
+    fn connect_ranks(&mut self, stop: &StopRequest) -> Result<bool, Error> {
+        let run = RunWatch::new(self.host, &self.worker, stop);
+        let Some(ranks) = self.ranks.as_mut().filter(|ranks| !ranks.are_connected()) else { return Ok(true) };
+        let Some(collective) = ranks.connect(self.host, &|| run.is_over())? else {
+            // A lease that can't be had any more tells the caller that the run has ended.
+            return Ok(!stop.is_requested());
+        };
+        self.trainer.set_collective(self.learner, Some(collective));
+        // All ranks begin at the same state.
+        (self.held, self.result) = (None, None);
+        Ok(true)
+    }
+
+    /// Gives the group of ranks up after a failure, so that a new one is formed.
+    fn disconnect_ranks(&mut self) {
+        self.trainer.set_collective(self.learner, None);
+        self.ranks.iter_mut().for_each(Ranks::disconnect);
+        self.held = None;
     }
 
     /// Does what a lease asks for, and stores the result. A lease whose inputs can't be fetched is delivered again; an update
@@ -195,12 +294,12 @@ impl<'h> LearnerProcess<'h> {
         let connection = |error: pl_cluster::Error| Error::cluster(error.into());
         match self.result_of(&task) {
             Ok(result) => self.host.block_on(task.finish(result)).map_err(connection),
-            Err(error @ (Error::Trainer(_) | Error::Setup(_))) => {
-                self.held = None;
+            Err(error) if fails_everywhere(&error) => {
+                self.disconnect_ranks();
                 self.host.block_on(task.fail(error.to_string())).map_err(connection)
             }
             Err(error) => {
-                self.held = None;
+                self.disconnect_ranks();
                 self.host.block_on(task.give_back(GIVE_BACK));
                 Err(error)
             }
@@ -213,6 +312,9 @@ impl<'h> LearnerProcess<'h> {
         let is_repeated = self.held.as_ref() == Some(&history) && wanted == Wanted::Update;
         if let (true, Some(result)) = (is_repeated, &self.result) {
             return Ok(result.clone());
+        }
+        if let Some(ranks) = &self.ranks {
+            ranks.announce(&RankTask::Reach { history: history.clone(), anew: is_repeated })?;
         }
         let update = self.reach(&history, is_repeated)?;
         let step = history.updates.last().map_or(task.lease.step, |update| update.step);
@@ -298,5 +400,40 @@ impl<'h> LearnerProcess<'h> {
 
     fn blob(&self, hash: &str) -> Result<Vec<u8>, Error> {
         self.host.block_on(self.worker.blob(hash)).map_err(|error| Error::cluster(error.into()))
+    }
+}
+
+/// Returns true if an update fails in every process that tries it.
+fn fails_everywhere(error: &Error) -> bool {
+    match error {
+        Error::Trainer(error) => !matches!(**error, pl_trainer::Error::Collective { .. }),
+        Error::Setup(_) => true,
+        _ => false,
+    }
+}
+
+/// A look now and then whether a run has ended, or a stop is requested.
+struct RunWatch<'w> {
+    host: &'w Host,
+    worker: Worker,
+    stop: &'w StopRequest,
+    looked: Cell<Instant>,
+}
+
+impl<'w> RunWatch<'w> {
+    fn new(host: &'w Host, worker: &Worker, stop: &'w StopRequest) -> Self {
+        Self { host, worker: worker.clone(), stop, looked: Cell::new(Instant::now()) }
+    }
+
+    fn is_over(&self) -> bool {
+        if self.stop.is_requested() {
+            return true;
+        }
+        if self.looked.get().elapsed() < LOOK {
+            return false;
+        }
+        self.looked.set(Instant::now());
+        // A server that is away says nothing about the run.
+        self.host.block_on(self.worker.has_ended()).unwrap_or(false)
     }
 }

@@ -4,11 +4,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use pl_cluster::{LearnerEntry, LocalServer, Role, ServerAddress};
+use pl_cluster::{LearnerEntry, LocalServer, Role, ServerAddress, free_port};
+use pl_kernels::cuda::{Driver, driver};
 
 use crate::error::cluster::ClusterError;
 
 use super::options::AttachedCommands;
+
+/// Environment variable with the GPUs that a process may use.
+const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
 /// A server, workers and learners on this machine.
 pub(super) struct LocalCluster {
@@ -37,18 +41,34 @@ impl LocalCluster {
         self.server.address(Role::Coordinator)
     }
 
-    /// Starts the workers and the learners. What they write goes to a file each.
-    pub fn start_processes(&mut self, run: &str, learners: &[LearnerEntry]) -> Result<(), ClusterError> {
+    /// Starts the workers, and a process for each of the `ranks` of each learner. What they write goes to a file each.
+    pub fn start_processes(
+        &mut self,
+        run: &str,
+        learners: &[LearnerEntry],
+        ranks: u32,
+    ) -> Result<(), ClusterError> {
         for number in 1..=self.count {
             let name = format!("local-{number}");
             let command = self.command(&self.commands.worker, Role::Worker, (run, &name));
             self.spawn(command, &name)?;
         }
+        let mut cards = visible_cards().into_iter().cycle();
         for LearnerEntry { learner, policies } in learners {
-            let name = format!("learner-{learner}");
-            let mut command = self.command(&self.commands.learner, Role::Learner, (run, &name));
-            command.arg("--policy").args(policies.first());
-            self.spawn(command, &name)?;
+            let leader = if ranks > 1 { Some(format!("127.0.0.1:{}", free_port()?)) } else { None };
+            for rank in 0..ranks {
+                let name = match &leader {
+                    Some(_) => format!("learner-{learner}-rank-{rank}"),
+                    None => format!("learner-{learner}"),
+                };
+                let mut command = self.command(&self.commands.learner, Role::Learner, (run, &name));
+                command.arg("--policy").args(policies.first());
+                if let Some(leader) = &leader {
+                    command.args(["--rank", &rank.to_string(), "--leader", leader]);
+                    command.envs(cards.next().map(|card| (VISIBLE_DEVICES, card)));
+                }
+                self.spawn(command, &name)?;
+            }
         }
         Ok(())
     }
@@ -91,12 +111,23 @@ impl Drop for LocalCluster {
 
 /// Returns the command that runs another as a process that ends with this one.
 fn attach(commands: &AttachedCommands, inner: &Command) -> Command {
-    let Some((program, arguments)) = commands.attached.split_first() else {
-        let mut command = Command::new(inner.get_program());
-        command.args(inner.get_args());
-        return command;
+    let (mut command, own) = match commands.attached.split_first() {
+        Some((program, arguments)) => {
+            let mut command = Command::new(program);
+            command.args(arguments).arg(inner.get_program());
+            (command, inner.get_args())
+        }
+        None => (Command::new(inner.get_program()), inner.get_args()),
     };
-    let mut command = Command::new(program);
-    command.args(arguments).arg(inner.get_program()).args(inner.get_args());
+    command.args(own).envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command
+}
+
+/// Returns the GPUs of this process, as the variable names them. Empty if there is but one.
+fn visible_cards() -> Vec<String> {
+    let Driver::Found { devices, .. } = driver() else { return Vec::new() };
+    let named = std::env::var(VISIBLE_DEVICES).unwrap_or_default();
+    let named: Vec<String> = named.split(',').filter(|card| !card.is_empty()).map(str::to_owned).collect();
+    let all = if named.is_empty() { (0..devices).map(|card| card.to_string()).collect() } else { named };
+    if all.len() > 1 { all } else { Vec::new() }
 }

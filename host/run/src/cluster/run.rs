@@ -100,7 +100,8 @@ impl ClusterRun {
         };
         let coordinator = Arc::new(host.block_on(starting).map_err(Error::cluster)?);
         if let Some(local) = &mut local {
-            local.start_processes(&run, &learners).map_err(Error::cluster)?;
+            let ranks = checked.workflow.train.as_ref().map_or(1, |train| train.data_parallel);
+            local.start_processes(&run, &learners, ranks).map_err(Error::cluster)?;
         }
         Ok(Some(ClusterRun {
             coordinator,

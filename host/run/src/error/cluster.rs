@@ -36,6 +36,16 @@ pub enum ClusterError {
         choices(known)
     )]
     NoSuchLearner { run: String, policy: Option<String>, known: Vec<String> },
+    /// Ranks of a learner have lost each other.
+    #[error(transparent)]
+    Ranks(#[from] pl_cluster::RankError),
+    /// A learner has no such rank.
+    #[error(
+        "there is no rank {rank}: the run divides updates among {ranks} rank{} (`train.data_parallel`), counted from 0; {}",
+        if *ranks == 1 { "" } else { "s" },
+        if *ranks == 1 { "leave --rank and --leader out" } else { "choose a smaller --rank" }
+    )]
+    NoSuchRank { rank: usize, ranks: usize },
     /// A worker's result is not one of its task.
     #[error("the result of task {task} is not one: {reason}; a worker is broken or of another version")]
     Result { task: String, reason: String },
