@@ -274,7 +274,7 @@ impl Sum {
                         if from.is_some() && has_reference(policy) {
                             self.adapters += formulas::adapter_bytes(config, rank, &targets);
                         }
-                        self.optimiser += formulas::optimizer_bytes(numbers, Dtype::F32);
+                        self.optimiser += training_state(workflow, numbers, Dtype::F32);
                         adapted.push(rank * targets.len());
                     }
                 }
@@ -293,7 +293,7 @@ impl Sum {
         self.generation += generating * base.generation_bytes();
         self.graphs += copies * pl_inference::graph_bytes(config, workflow.inference.slots as usize);
         self.versions += trained * formulas::weights_bytes(config, base.training_dtype());
-        self.optimiser += trained * formulas::optimizer_bytes(numbers, *dtype);
+        self.optimiser += trained * training_state(workflow, numbers, *dtype);
         if let Some(ranks) = adapted.into_iter().max() {
             self.activations = self.activations.max(activations(workflow, base, ranks));
         }
@@ -323,14 +323,14 @@ impl Sum {
                 let rank = lora.rank as usize;
                 self.adapters += formulas::adapter_bytes(config, rank, &targets);
                 let numbers = formulas::adapter_numbers(config, rank, &targets);
-                self.optimiser += formulas::optimizer_bytes(numbers, Dtype::F32);
+                self.optimiser += training_state(workflow, numbers, Dtype::F32);
                 self.activations = self.activations.max(activations(workflow, base, rank * targets.len()));
                 frozen |= policy.model != model;
             }
             if critic.on == CriticBase::Model {
                 let without_head = Config { tied: true, ..config.clone() };
                 self.training += formulas::weights_bytes(&without_head, base.training_dtype());
-                self.optimiser += formulas::optimizer_bytes(formulas::critic_model_numbers(config), *dtype);
+                self.optimiser += training_state(workflow, formulas::critic_model_numbers(config), *dtype);
                 self.activations = self.activations.max(activations(workflow, base, 0));
             }
         }
@@ -357,6 +357,13 @@ fn critics_on(workflow: &Workflow, model: usize) -> impl Iterator<Item = (&Polic
 /// Returns true if training keeps the weights that the policy starts with, to measure a divergence from them.
 fn has_reference(policy: &Policy) -> bool {
     policy.training.as_ref().is_some_and(|training| training.objective.kl != 0.0)
+}
+
+/// Returns the bytes of the training state of some weights. Where this process does the shares of several ranks, it keeps their
+/// sums beside the gradients.
+fn training_state(workflow: &Workflow, numbers: u64, dtype: Dtype) -> u64 {
+    let has_sums = workflow.train.as_ref().is_some_and(|train| train.data_parallel > 1);
+    formulas::optimizer_bytes(numbers, dtype) + if has_sums { numbers * 4 } else { 0 }
 }
 
 /// Returns the activations of the largest packed batch, in bytes. A sequence longer than the budget is not

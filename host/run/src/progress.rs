@@ -193,6 +193,13 @@ pub enum Notice {
         /// Ranks that are not there.
         missing: Vec<usize>,
     },
+    /// The ranks of a learner are all there.
+    RanksConnected {
+        /// Number of ranks.
+        ranks: usize,
+        /// True if GPUs sum gradients by NCCL.
+        nccl: bool,
+    },
     /// A worker or a learner has left a run.
     LeftRun {
         /// Name of the run's streams.
@@ -238,6 +245,9 @@ impl fmt::Display for Notice {
             Notice::WaitingForRanks { missing } => {
                 let ranks = missing.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
                 write!(f, "waiting for rank {ranks} (pl-host learner --rank N --leader HOST:PORT)")
+            }
+            Notice::RanksConnected { ranks, nccl } => {
+                write!(f, "{ranks} ranks are connected{}", if *nccl { ", by NCCL" } else { "" })
             }
             Notice::LeftRun { run, played } => write!(f, "left run {run}; tasks done: {played}"),
             Notice::NotDrawn { reason } => write!(f, "warning: {reason}"),

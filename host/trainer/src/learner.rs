@@ -22,7 +22,7 @@ use pl_dsl::workflow::Train;
 use pl_dsl::workflow::objective::UpdateSteps;
 use pl_model::{Adapter, Checkpointing, Config, Gradients, TensorSet, Weights};
 use pl_types::{Dtype, TrainedCompletion};
-use tch::{Device, Tensor};
+use tch::{Device, TchError, Tensor, no_grad};
 
 use crate::base_weights::BaseWeights;
 use crate::critic::{Critic, LearnerBase};
@@ -317,7 +317,7 @@ impl Learner {
         measured: &mut [Measured],
         progress: &mut dyn FnMut(),
     ) -> Result<(), UpdateError> {
-        let gradients = self.gradients_of(mini_batch);
+        let gradients = self.gradients_of(|policy| mini_batch.has_gradient[policy]);
         let ranks = self.data_parallel.own();
         let mut rank_sums = (ranks.len() > 1).then(RankSums::new);
         for (rank, measured) in ranks.zip(measured.iter_mut()) {
@@ -338,11 +338,16 @@ impl Learner {
         Ok(())
     }
 
-    /// Gradients that a mini-batch adds to: those of its policies, each followed by those of its critic.
-    fn gradients_of(&self, mini_batch: &MiniBatch) -> Vec<Tensor> {
-        let has_gradient = |index: &usize| mini_batch.has_gradient[*index];
+    /// Forgets the gradients that an update which failed has left.
+    pub(crate) fn clear_gradients(&self) -> Result<(), TchError> {
+        let all = self.gradients_of(|_| true);
+        no_grad(|| all.into_iter().try_for_each(|mut gradient| gradient.f_zero_().map(drop)))
+    }
+
+    /// Gradients of some policies, each followed by those of its critic, as shallow clones.
+    fn gradients_of(&self, is_wanted: impl Fn(usize) -> bool) -> Vec<Tensor> {
         let mut gradients = Vec::new();
-        for index in (0..self.policies.len()).filter(has_gradient) {
+        for index in (0..self.policies.len()).filter(|index| is_wanted(*index)) {
             gradients.extend(self.policy_gradients(index));
             if let Some(critic) = &self.policies[index].critic {
                 let slot = self.critic_slot(index).map(|slot| &self.gradients.adapters[slot]);

@@ -97,7 +97,7 @@ impl Ranks {
                 None => RankGroup::join(&self.place.leader, self.place.rank, &self.settings, is_over),
             };
             let connected = match group {
-                Ok(Some(group)) => self.collective(group),
+                Ok(Some(group)) => self.collective(group, host),
                 Ok(None) => return Ok(None),
                 Err(error) => Err(error),
             };
@@ -114,7 +114,7 @@ impl Ranks {
     }
 
     /// Agrees with the other ranks on how gradients are summed: by NCCL if each has a GPU of its own.
-    fn collective(&mut self, group: RankGroup) -> Result<Arc<dyn Collective>, RankError> {
+    fn collective(&mut self, group: RankGroup, host: &Host) -> Result<Arc<dyn Collective>, RankError> {
         let group = Arc::new(group);
         let own = opened(self.device).filter(|_| nccl::is_loaded()).and_then(|kernels| kernels.uuid().ok());
         let mut uuids = group.gather(own.as_ref().map_or(&[], <[u8; 16]>::as_slice))?;
@@ -140,6 +140,7 @@ impl Ranks {
         if self.device.is_cuda() && communicator.is_none() {
             tracing::warn!("gradients are summed by the processors: NCCL needs a GPU for each rank");
         }
+        host.notify(Notice::RanksConnected { ranks: group.ranks(), nccl: communicator.is_some() });
         self.group = Some(Arc::clone(&group));
         Ok(Arc::new(ConnectedRank { group, communicator }))
     }

@@ -236,7 +236,9 @@ fn restore_learner(checkpoint: &Path, manifest: &Manifest, learner: &mut Learner
             }
         }
     }
-    learner.base().publish().map_err(Error::model(&learner.names()))
+    let names = learner.names();
+    learner.clear_gradients().map_err(Error::torch(format!("gradients of `{names}`")))?;
+    learner.base().publish().map_err(Error::model(&names))
 }
 
 /// Restores the adapter or model that a policy's critic has of its own. `config` is that of the policy's model.

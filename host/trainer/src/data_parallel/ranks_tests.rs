@@ -1,6 +1,8 @@
 //! Updates of ranks on threads of one process, beside those of one process that does all ranks in turn.
 
 use std::path::Path;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Barrier, Mutex};
 
 use pl_dsl::workflow::objective::{Correction, Critic as CriticSettings, CriticBase, OldLogprobs};
@@ -12,6 +14,7 @@ use super::Collective;
 use crate::error::CollectiveError;
 use crate::fixtures::{critic, model, policy, ppo, same_bits, starts_below, train, transition, workflow};
 use crate::metrics::UpdateMetrics;
+use crate::preparation::TurnOutcome;
 use crate::{Error, LearnerUpdate, Trainer};
 
 /// A rank whose messages pass through memory.
@@ -199,9 +202,17 @@ fn the_number_of_ranks_changes_only_rounding() {
     }
 }
 
-/// A rank whose peer has gone.
+/// A rank whose peer goes after some sums.
 #[derive(Debug)]
-struct Forsaken;
+struct Forsaken {
+    sums_left: AtomicUsize,
+}
+
+impl Forsaken {
+    fn after(sums: usize) -> Option<Arc<dyn Collective>> {
+        Some(Arc::new(Forsaken { sums_left: AtomicUsize::new(sums) }))
+    }
+}
 
 impl Collective for Forsaken {
     fn rank(&self) -> usize {
@@ -212,22 +223,56 @@ impl Collective for Forsaken {
         2
     }
 
-    fn gather(&self, _: Vec<u8>) -> Result<Vec<Vec<u8>>, CollectiveError> {
-        Err(CollectiveError::Away { rank: 1, source: std::io::ErrorKind::UnexpectedEof.into() })
+    fn gather(&self, own: Vec<u8>) -> Result<Vec<Vec<u8>>, CollectiveError> {
+        match self.sums_left.load(Relaxed) {
+            0 => Err(CollectiveError::Away { rank: 1, source: std::io::ErrorKind::UnexpectedEof.into() }),
+            _ => Ok(vec![own.clone(), own]),
+        }
     }
 
     fn sum(&self, _: &mut Tensor) -> Result<(), CollectiveError> {
-        Err(CollectiveError::Away { rank: 1, source: std::io::ErrorKind::UnexpectedEof.into() })
+        match self.sums_left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                Err(CollectiveError::Away { rank: 1, source: std::io::ErrorKind::UnexpectedEof.into() })
+            }
+        }
     }
 }
 
 #[test]
 fn a_rank_that_is_away_is_named() {
     let mut trainer = new_trainer(2);
-    (0..trainer.learners().len())
-        .for_each(|learner| trainer.set_collective(learner, Some(Arc::new(Forsaken))));
+    (0..trainer.learners().len()).for_each(|learner| trainer.set_collective(learner, Forsaken::after(0)));
     let error = run(&mut trainer).unwrap_err();
     assert!(matches!(error, Error::Collective { step: 1, .. }));
     let message = error.to_string();
     assert!(message.contains("`recomputed`, `read`") && message.contains("rank 1 is away"), "{message}");
+}
+
+#[test]
+fn a_saved_state_is_whole_after_an_update_that_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trainer = new_trainer(2);
+    let learners = 0..trainer.learners().len();
+    let path = |learner: usize| folder.path().join(learner.to_string());
+    learners.clone().for_each(|learner| trainer.save_learner(&path(learner), learner, 0).unwrap());
+    let (undisturbed, metrics, _) = run(&mut new_trainer(2)).unwrap();
+    for learner in learners.clone() {
+        let transitions = step_transitions(1);
+        let own = &mut trainer.learners_mut()[learner];
+        let is_own = |t: &&Transition| own.policies().iter().any(|policy| policy.policy == t.policy as usize);
+        let transitions: Vec<_> =
+            transitions.iter().filter(is_own).map(|t| (t, TurnOutcome::from(t))).collect();
+        let planned = own.prepare(1, &transitions, None).unwrap();
+        // In the middle of the second mini-batch: gradients are there, and one optimiser step was taken.
+        own.set_collective(Forsaken::after(1));
+        let error = own.update(&planned, &mut || {}).unwrap_err();
+        assert!(matches!(error, Error::Collective { .. }), "{error}");
+        trainer.set_collective(learner, None);
+        trainer.load_learner(&path(learner), learner).unwrap();
+    }
+    let (weights, own_metrics, _) = run(&mut trainer).unwrap();
+    assert!(same_bits(&weights, &undisturbed));
+    assert_eq!(own_metrics, metrics);
 }
