@@ -119,18 +119,17 @@ fn take_part(
         // The number of threads is part of what the bits depend on.
         affinity::limit_libtorch_threads(cores);
     }
-    let (updating, done) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU64::new(0)));
+    let counters = Arc::new(Counters::default());
     let status = {
-        let (updating, done, options, policies) =
-            (Arc::clone(&updating), Arc::clone(&done), options.clone(), own.policies.clone());
+        let (counters, options, policies) = (Arc::clone(&counters), options.clone(), own.policies.clone());
         move || WorkerStatus {
             worker: options.name.clone(),
             program: env!("CARGO_PKG_VERSION").to_owned(),
             cpu: cpu_kind(),
             policies: policies.clone(),
             slots: 1,
-            playing: updating.load(Ordering::Relaxed),
-            played: done.load(Ordering::Relaxed),
+            playing: counters.updating.load(Ordering::Relaxed),
+            played: counters.done.load(Ordering::Relaxed),
         }
     };
     let answering = {
@@ -144,24 +143,32 @@ fn take_part(
     });
     let ranks = ranks.transpose()?;
     let mut process = LearnerProcess::new(host, worker.clone(), session.trainer, learner, ranks)?;
-    let mut counted = |process: &mut LearnerProcess<'_>, work: &mut Work<'_>| {
-        updating.store(1, Ordering::Relaxed);
-        if work(process) {
-            done.fetch_add(1, Ordering::Relaxed);
-        }
-        updating.store(0, Ordering::Relaxed);
-    };
     let ended = match &options.place {
-        Some(place) if place.rank > 0 => process.follow(&mut counted, stop),
-        _ => process.take_leases(&mut counted, stop),
+        Some(place) if place.rank > 0 => process.follow(&counters, stop),
+        _ => process.take_leases(&counters, stop),
     };
     answering.abort();
-    host.notify(Notice::LeftRun { run, played: done.load(Ordering::Relaxed) });
+    host.notify(Notice::LeftRun { run, played: counters.done.load(Ordering::Relaxed) });
     ended
 }
 
-/// An update of the process. Returns true if it is done.
-type Work<'w> = dyn FnMut(&mut LearnerProcess<'_>) -> bool + 'w;
+/// Numbers of updates, for the status.
+#[derive(Default)]
+struct Counters {
+    updating: AtomicU32,
+    done: AtomicU64,
+}
+
+impl Counters {
+    /// Counts an update while it runs, and afterwards if it is done.
+    fn count<T, E>(&self, update: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.updating.store(1, Ordering::Relaxed);
+        let result = update();
+        self.updating.store(0, Ordering::Relaxed);
+        self.done.fetch_add(u64::from(result.is_ok()), Ordering::Relaxed);
+        result
+    }
+}
 
 /// State of the process.
 struct LearnerProcess<'h> {
@@ -198,11 +205,7 @@ impl<'h> LearnerProcess<'h> {
     }
 
     /// Does the updates of leases, as rank 0 if there are several, until the run has ended or a stop is requested.
-    fn take_leases(
-        &mut self,
-        counted: &mut dyn FnMut(&mut LearnerProcess<'_>, &mut Work<'_>),
-        stop: &StopRequest,
-    ) -> Result<(), Error> {
+    fn take_leases(&mut self, counters: &Counters, stop: &StopRequest) -> Result<(), Error> {
         while !stop.is_requested() {
             if !self.connect_ranks(stop)? {
                 continue;
@@ -210,17 +213,10 @@ impl<'h> LearnerProcess<'h> {
             match self.host.block_on(self.worker.next()) {
                 Ok(Next::Play(task)) => {
                     let name = task.lease.task.clone();
-                    let mut task = Some(*task);
-                    counted(self, &mut |process| match task.take().map(|task| process.finish(task)) {
-                        Some(Err(error)) => {
-                            tracing::warn!(task = name, %error, "an update was not stored");
-                            false
-                        }
-                        _ => {
-                            tracing::info!(task = name, "done");
-                            true
-                        }
-                    });
+                    match counters.count(|| self.finish(*task)) {
+                        Ok(()) => tracing::info!(task = name, "done"),
+                        Err(error) => tracing::warn!(task = name, %error, "an update was not stored"),
+                    }
                 }
                 Ok(Next::Idle) => {}
                 Ok(Next::Ended) => {
@@ -235,11 +231,7 @@ impl<'h> LearnerProcess<'h> {
     }
 
     /// Does what rank 0 has all ranks do, until the run has ended or a stop is requested.
-    fn follow(
-        &mut self,
-        counted: &mut dyn FnMut(&mut LearnerProcess<'_>, &mut Work<'_>),
-        stop: &StopRequest,
-    ) -> Result<(), Error> {
+    fn follow(&mut self, counters: &Counters, stop: &StopRequest) -> Result<(), Error> {
         let run = RunWatch::new(self.host, &self.worker, stop);
         while !run.is_over() {
             if !self.connect_ranks(stop)? {
@@ -247,14 +239,10 @@ impl<'h> LearnerProcess<'h> {
             }
             match self.ranks.as_ref().map(|ranks| ranks.next(&|| run.is_over())).transpose() {
                 Ok(Some(Some(RankTask::Reach { history, anew }))) => {
-                    counted(self, &mut |process| match process.reach(&history, anew) {
-                        Ok(_) => true,
-                        Err(error) => {
-                            tracing::warn!(%error, "an update was not done");
-                            process.disconnect_ranks();
-                            false
-                        }
-                    });
+                    if let Err(error) = counters.count(|| self.reach(&history, anew)) {
+                        tracing::warn!(%error, "an update was not done");
+                        self.disconnect_ranks();
+                    }
                 }
                 Ok(Some(Some(RankTask::Leave))) => return Ok(()),
                 Ok(_) => {}
