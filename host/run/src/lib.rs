@@ -65,7 +65,8 @@ mod workflow;
 
 pub use cluster::{
     AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, LearnerOptions, Participant, Role,
-    ServerAddress, ServerConfig, TOKEN_VARIABLE, WorkerOptions, WorkerStatus, cluster_status, learn, work,
+    SandboxMachineOptions, SandboxStatus, Sandboxes, ServerAddress, ServerConfig, TOKEN_VARIABLE,
+    WorkerOptions, WorkerStatus, cluster_status, learn, run_jobs, work,
 };
 pub use device::{DevicePreference, select_device};
 pub use diagnostics::Diagnostics;

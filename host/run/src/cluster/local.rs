@@ -1,4 +1,4 @@
-//! A cluster on this machine: a server, workers and learners that end with the run.
+//! A cluster on this machine: a server, workers, learners and a sandbox that end with the run.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::error::cluster::ClusterError;
 
 use super::options::AttachedCommands;
 
-/// A server, workers and learners on this machine.
+/// A server, workers, learners and a sandbox on this machine.
 pub(super) struct LocalCluster {
     // They end before their server.
     processes: Vec<Child>,
@@ -37,8 +37,14 @@ impl LocalCluster {
         self.server.address(Role::Coordinator)
     }
 
-    /// Starts the workers and the learners. What they write goes to a file each.
-    pub fn start_processes(&mut self, run: &str, learners: &[LearnerEntry]) -> Result<(), ClusterError> {
+    /// Starts the workers and the learners, and a process that runs the code of agents if `sandboxes` is true. What they write
+    /// goes to a file each.
+    pub fn start_processes(
+        &mut self,
+        run: &str,
+        learners: &[LearnerEntry],
+        sandboxes: bool,
+    ) -> Result<(), ClusterError> {
         for number in 1..=self.count {
             let name = format!("local-{number}");
             let command = self.command(&self.commands.worker, Role::Worker, (run, &name));
@@ -49,6 +55,11 @@ impl LocalCluster {
             let mut command = self.command(&self.commands.learner, Role::Learner, (run, &name));
             command.arg("--policy").args(policies.first());
             self.spawn(command, &name)?;
+        }
+        if sandboxes {
+            let name = "sandbox";
+            let command = self.command(&self.commands.sandbox, Role::Sandbox, (run, name));
+            self.spawn(command, name)?;
         }
         Ok(())
     }
