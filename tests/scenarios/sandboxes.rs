@@ -1,8 +1,8 @@
 //! Runs whose code sandbox machines run end with the bits of one process, whoever is killed.
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::cluster::{Nats, Process, await_step, await_that, ends, one_process};
 use crate::support::{assert_equal_runs, pl_host, run, scenario, stderr, stdout, succeed};
@@ -48,12 +48,6 @@ fn a_local_cluster_has_a_sandbox_of_its_own() {
     assert!(log.contains("joined run "), "{log}");
 }
 
-/// Returns the first line of a run's messages with a text.
-fn line_with(child: &mut Child, text: &str) -> String {
-    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    lines.map_while(Result::ok).find(|line| line.contains(text)).unwrap()
-}
-
 /// Workers run no code: without a sandbox machine, a run waits. Then one machine is killed while it works and another one is
 /// told to end, and the server, which keeps jobs in its memory, is started again.
 #[test]
@@ -61,14 +55,16 @@ fn jobs_wait_for_a_machine_and_survive_its_end() {
     let Some(mut nats) = Nats::start() else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = scenario(FILE);
-    let reference = one_process(folder.path(), &file, &[]);
+    let settings = ["--sandboxes", "--set", "train.steps=100", "--set", "train.checkpoint_every=50"];
+    let reference = one_process(folder.path(), &file, &settings[1..]);
     let _workers = [nats.worker("one"), nats.worker("two")];
     let out = folder.path().join("machines");
-    let mut command = nats.run(&file, &out, &["--sandboxes"]);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let notice = line_with(&mut child, "no sandbox machine takes the jobs of run");
-    assert!(notice.contains("pl-host sandbox serve --nats URL"), "{notice}");
-    let child = Process(child);
+    let messages = folder.path().join("messages");
+    let mut command = nats.run(&file, &out, &settings);
+    command.stdout(Stdio::null()).stderr(File::create(&messages).unwrap());
+    let child = Process(command.spawn().unwrap());
+    let notice = "pl-host sandbox serve --nats URL";
+    await_that("the run says that it waits", || std::fs::read_to_string(&messages).unwrap().contains(notice));
     let listed = nats.status(&[]);
     assert!(listed.contains("no sandbox machine takes them") && !listed.contains(" 0 jobs"), "{listed}");
     assert!(!out.join("steps/000001.parquet").exists());
@@ -76,12 +72,16 @@ fn jobs_wait_for_a_machine_and_survive_its_end() {
     await_that("jobs are run", || nats.jobs_done() > 0);
     first.kill();
     let mut second = nats.sandbox("second");
-    await_step(&out, 2);
+    // A process that is about to connect ends with an error if there is no server.
+    await_that("the second machine runs jobs", || nats.jobs_done() > 0);
+    let step = |number: usize| out.join(format!("steps/{number:06}.parquet"));
+    let played = (1..100).take_while(|number| step(*number).exists()).count();
     nats.restart();
-    await_step(&out, 3);
+    await_step(&out, u32::try_from(played).unwrap() + 3);
     let _third = nats.sandbox("third");
     second.signal("TERM");
     assert!(second.0.wait().unwrap().success());
+    assert!(!step(100).exists(), "the run is still under way");
     ends(child);
     assert_equal_runs(&reference, &out, "sandbox machines were killed");
 }

@@ -11,8 +11,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pl_cluster::{
-    Connection, Coordinator, CoordinatorOptions, JobClient, JobRunner, LeaseQueue, LocalServer, NextJob, Role,
-    ServerAddress, Worker,
+    Connection, Coordinator, CoordinatorOptions, JobClient, JobRunner, LeaseQueue, LocalServer, NextJob,
+    Role, ServerAddress, Worker,
 };
 use pl_sandbox::{Ending, Job, PythonWorkers, Sandbox, SandboxLimits, Verdict};
 use pl_wasm::{Engine, EngineConfig};
@@ -21,13 +21,12 @@ use tokio::task::JoinSet;
 /// Jobs that are sent at a time, each after the verdict of the one before.
 const SENDERS: usize = 16;
 
-const PROGRAMS: [(&str, &str); 2] = [
-    ("empty", "pass"),
-    ("sympy", "from sympy import *\nx = symbols('x')\nprint(solve(x**2 - 5*x + 6, x))"),
-];
+const PROGRAMS: [(&str, &str); 2] =
+    [("empty", "pass"), ("sympy", "from sympy import *\nx = symbols('x')\nprint(solve(x**2 - 5*x + 6, x))")];
 
 fn main() {
-    let number = |name: &str, default: usize| std::env::var(name).map_or(default, |text| text.parse().unwrap());
+    let number =
+        |name: &str, default: usize| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let (jobs, slots) = (number("JOBS", 500), number("SLOTS", 2));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     match std::env::var("BENCH_URL") {
@@ -40,8 +39,12 @@ fn workers(slots: usize) -> PythonWorkers {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm.zst");
     let component = std::fs::read(path).expect("`cargo xtask setup` builds it");
     let engine = Engine::new(EngineConfig::workers().cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
-    PythonWorkers::new(&engine, &component, SandboxLimits { workers: slots as u32, ..SandboxLimits::default() })
-        .unwrap()
+    PythonWorkers::new(
+        &engine,
+        &component,
+        SandboxLimits { workers: slots as u32, ..SandboxLimits::default() },
+    )
+    .unwrap()
 }
 
 /// Runs jobs of the queue, until the run ends.
