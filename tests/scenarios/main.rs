@@ -28,6 +28,7 @@ mod permissions;
 mod plugins;
 mod power;
 mod replay;
+mod sandboxes;
 mod search;
 mod serve;
 mod server_process;

@@ -49,6 +49,7 @@ impl Resolver<'_, '_, '_> {
             token_variable: self.variable(&own, "token_variable")?,
             authorities: own.text("authorities").map(str::to_owned),
             learners: self.learners(&own, policies)?,
+            sandboxes: own.boolean("sandboxes")?,
             lease: own.duration("lease")?,
             nats: nats?,
         }))

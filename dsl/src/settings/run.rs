@@ -280,6 +280,14 @@ pub(super) const RUN: &[Setting] = &[
     ),
     setting(
         B::Cluster,
+        "sandboxes",
+        SettingKind::Boolean,
+        DefaultValue::Boolean(false),
+        "Sends the code that agents write to `pl-host sandbox serve` processes, on any number of machines, with the limits of \
+         the `sandbox` block. `false` by default: each worker runs that of its own episodes. It affects speed, not results.",
+    ),
+    setting(
+        B::Cluster,
         "lease",
         SettingKind::Duration { min: seconds(1), max: seconds(86_400) },
         DefaultValue::Duration(seconds(30)),

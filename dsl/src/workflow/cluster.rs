@@ -22,6 +22,9 @@ pub struct Cluster {
     /// Policies whose learners are processes of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub learners: Vec<String>,
+    /// True if the code that agents write is run by sandbox machines.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sandboxes: bool,
     /// Time after which the tasks of a worker that is gone are played by another.
     pub lease: Duration,
 }

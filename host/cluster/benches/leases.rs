@@ -153,8 +153,12 @@ async fn work(workers: usize) {
 async fn measure(workers: usize, tasks: usize, synchronous: bool) {
     let server = Server::start(synchronous);
     let connection = connect(&server.url(), &server.credentials(Role::Coordinator), Role::Coordinator).await;
-    let options =
-        CoordinatorOptions { run: "bench".into(), lease: Duration::from_secs(30), learners: Vec::new() };
+    let options = CoordinatorOptions {
+        run: "bench".into(),
+        lease: Duration::from_secs(30),
+        learners: Vec::new(),
+        jobs: None,
+    };
     let coordinator = Arc::new(Coordinator::start(&connection, &options).await.unwrap());
     coordinator.open_to_workers("0", b"", Vec::new()).await.unwrap();
     let started = Instant::now();

@@ -162,7 +162,7 @@ impl Connection {
     }
 
     /// Waits until the server does not allow something. Returns what it says.
-    async fn refused(&self) -> String {
+    pub(crate) async fn refused(&self) -> String {
         let mut refusal = self.refusal.clone();
         loop {
             if let Some(reason) = self.refusal() {

@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use crate::blobs::Blobs;
 use crate::connection::Connection;
 use crate::error::Error;
+use crate::jobs;
 use crate::lease::{Lease, LeaseMessage, LeaseQueue, Outcome, ResultMessage, WeightsRef, hash_of};
 use crate::names::{EPOCH, Names};
 use crate::partial_results::PartialResults;
@@ -48,14 +49,17 @@ pub struct CoordinatorOptions {
     pub lease: Duration,
     /// Learners in processes of their own, below [`MOST_LEARNERS`](crate::MOST_LEARNERS).
     pub learners: Vec<LearnerEntry>,
+    /// Settings of sandbox machines. `None` if workers run the jobs of their tasks.
+    pub jobs: Option<serde_json::Value>,
 }
 
 /// The process that hands out the tasks of a run.
 pub struct Coordinator {
     shared: Arc<Shared>,
     learners: Vec<LearnerEntry>,
-    /// Follows the log of results, and looks after leases that the server has lost.
-    background: [JoinHandle<()>; 2],
+    jobs: Option<serde_json::Value>,
+    /// Follows the log of results, looks after leases that the server has lost, and after the queue of jobs.
+    background: Vec<JoinHandle<()>>,
 }
 
 struct Shared {
@@ -152,12 +156,15 @@ impl Coordinator {
             let create = || tasks.create_consumer(consumer.clone());
             connection.persist("create a consumer of leases", create).await?;
         }
+        if options.jobs.is_some() {
+            jobs::create_queue(connection, &names, options.lease).await?;
+        }
         let (connection, board) = (connection.clone(), Mutex::default());
         let publishing = Semaphore::new(MOST_PUBLISHING);
         let shared = Shared { connection, names, epoch, tasks, results, state, blobs, board, publishing };
         let shared = Arc::new(shared);
         let (reader, watcher, every) = (Arc::clone(&shared), Arc::clone(&shared), options.lease);
-        let background = [
+        let mut background = vec![
             tokio::spawn(async move {
                 let (connection, names) = (reader.connection.clone(), reader.names.clone());
                 let log = reader.results.clone();
@@ -170,7 +177,12 @@ impl Coordinator {
                 }
             }),
         ];
-        Ok(Coordinator { shared, learners: options.learners.clone(), background })
+        if options.jobs.is_some() {
+            let (connection, names) = (shared.connection.clone(), shared.names.clone());
+            background.push(tokio::spawn(jobs::keep_queue(connection, names, every)));
+        }
+        let (learners, jobs) = (options.learners.clone(), options.jobs.clone());
+        Ok(Coordinator { shared, learners, jobs, background })
     }
 
     /// Lets workers and learners join: lists the run in the registry of the server.
@@ -192,6 +204,7 @@ impl Coordinator {
             manifest: self.put_blob(manifest).await?,
             files,
             learners: self.learners.clone(),
+            jobs: self.jobs.clone(),
         };
         let registry = registry(connection).await?;
         let value: Bytes =
@@ -314,6 +327,13 @@ impl Coordinator {
         told.map_err(connection.failed("tell a worker"))
     }
 
+    /// Returns the number of jobs that wait although no sandbox machine takes any. `None` if there are none, or a machine is
+    /// there.
+    pub async fn unserved_jobs(&self) -> Option<u64> {
+        self.jobs.as_ref()?;
+        jobs::unserved(&self.shared.connection, &self.shared.names).await
+    }
+
     /// Removes the results of steps up to `last`, which a checkpoint includes.
     pub async fn forget(&self, steps: std::ops::RangeInclusive<u64>) {
         let Shared { results, names, .. } = &*self.shared;
@@ -342,6 +362,10 @@ impl Coordinator {
             let failed = |error: async_nats::jetstream::context::DeleteStreamError| error.to_string();
             context.delete_stream(names.tasks()).await.map_err(failed)?;
             context.delete_stream(names.results()).await.map_err(failed)?;
+            if self.jobs.is_some() {
+                context.delete_stream(names.jobs()).await.map_err(failed)?;
+                context.delete_stream(names.inputs()).await.map_err(failed)?;
+            }
             context.delete_key_value(names.state()).await.map_err(|error| error.to_string())?;
             context.delete_object_store(names.blobs()).await.map_err(|error| error.to_string())
         };

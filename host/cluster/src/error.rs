@@ -54,6 +54,20 @@ pub enum Error {
     /// A task was delivered too often, or can't be played by any worker.
     #[error("task {task} was not played: {reason}")]
     Task { task: String, reason: String },
+    /// The configuration of the server is that of a version without sandbox machines.
+    #[error(
+        "the NATS server {server} has a configuration without sandbox machines ({reason}): write a new one with `pl-host \
+         cluster config`, or run without `sandboxes`"
+    )]
+    NoSandboxAccount { server: String, reason: String },
+    /// The run executes the code that models write on its workers.
+    #[error(
+        "run {run} has no jobs for sandbox machines; start it with `--sandboxes`, or with `sandboxes` in its `cluster` block"
+    )]
+    NoJobs { run: String },
+    /// No sandbox machine has run a job.
+    #[error("the job was not run: {reason}")]
+    Job { reason: String },
     /// The coordinator has refused a result of this worker.
     #[error(
         "the coordinator of run {run} has put this worker aside: {reason}; look for broken memory, or another build of pl-host"

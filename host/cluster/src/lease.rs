@@ -86,6 +86,20 @@ pub(crate) enum Outcome {
     Failed { reason: String },
 }
 
+impl Outcome {
+    /// Returns the messages of a result: one, or parts of at most `largest` bytes and their number.
+    pub fn messages(result: &[u8], largest: usize) -> impl Iterator<Item = Outcome> + '_ {
+        let (hash, is_whole) = (hash_of(result), result.len() <= largest);
+        let parts = if is_whole { &[] } else { result }.chunks(largest);
+        let last = match is_whole {
+            true => Outcome::Inline { hash, bytes: result.to_vec() },
+            false => Outcome::Parts { count: u32::try_from(parts.len()).unwrap_or(u32::MAX), hash },
+        };
+        let parts = parts.zip(0..).map(|(bytes, index)| Outcome::Part { index, bytes: bytes.to_vec() });
+        parts.chain(std::iter::once(last))
+    }
+}
+
 /// Returns the hash of bytes, which is their name in the object store.
 pub(crate) fn hash_of(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()

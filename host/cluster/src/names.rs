@@ -11,6 +11,9 @@ pub(crate) const REGISTRY: &str = "pl-runs";
 /// Durable consumer that all workers share.
 pub(crate) const WORKERS: &str = "workers";
 
+/// Durable consumer that all sandbox machines share.
+pub(crate) const SANDBOXES: &str = "sandboxes";
+
 /// Largest number of learners in processes of their own: their consumers are listed in the permissions of a server.
 pub const MOST_LEARNERS: u32 = 32;
 
@@ -100,6 +103,41 @@ impl Names {
             LeaseQueue::Workers => format!("pl.{}.status", self.run),
             LeaseQueue::Learner(_) => format!("pl.{}.learners", self.run),
         }
+    }
+
+    /// Stream of jobs, a work queue.
+    pub fn jobs(&self) -> String {
+        format!("pl-{}-jobs", self.run)
+    }
+
+    /// Subject of the jobs.
+    pub fn job_subject(&self) -> String {
+        format!("pl.{}.job", self.run)
+    }
+
+    /// Stream of the parts of jobs that are larger than a message may be.
+    pub fn inputs(&self) -> String {
+        format!("pl-{}-inputs", self.run)
+    }
+
+    /// Subject of a part of a job.
+    pub fn input_subject(&self, key: &str, index: u32) -> String {
+        format!("pl.{}.input.{key}.{index}", self.run)
+    }
+
+    /// Subjects of all parts of jobs.
+    pub fn input_subjects(&self) -> String {
+        format!("pl.{}.input.*.*", self.run)
+    }
+
+    /// Subject of the verdicts for a process that sends jobs. Nothing is stored.
+    pub fn verdict_subject(&self, requester: &str) -> String {
+        format!("pl.{}.verdict.{requester}", self.run)
+    }
+
+    /// Subject on which sandbox machines answer with their status. Nothing is stored.
+    pub fn sandboxes_subject(&self) -> String {
+        format!("pl.{}.sandboxes", self.run)
     }
 
     /// Subject on which a worker is told that it was put aside, which is also kept under [`Names::aside_key`].

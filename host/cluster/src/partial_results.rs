@@ -10,13 +10,33 @@ const LARGEST_RESULT: usize = 1 << 30;
 /// Parts of results that are not whole yet, by the key of the lease and the worker.
 #[derive(Default)]
 pub(crate) struct PartialResults {
-    parts: BTreeMap<(String, String), Parts>,
+    parts: BTreeMap<(String, String), StepParts>,
 }
 
 #[derive(Default)]
-struct Parts {
+struct StepParts {
     step: u64,
-    bytes: BTreeMap<u32, Vec<u8>>,
+    parts: Parts,
+}
+
+/// Parts of one result that have come so far.
+#[derive(Default)]
+pub(crate) struct Parts(BTreeMap<u32, Vec<u8>>);
+
+impl Parts {
+    /// Adds a part, unless the result becomes too large.
+    pub fn add(&mut self, index: u32, bytes: Vec<u8>) {
+        let size: usize = self.0.values().map(Vec::len).sum();
+        if size + bytes.len() <= LARGEST_RESULT {
+            self.0.insert(index, bytes);
+        }
+    }
+
+    /// Joins the parts. Returns `None` if they are not these many.
+    pub fn join(self, count: u32) -> Option<Vec<u8>> {
+        let is_whole = self.0.keys().copied().eq(0..count);
+        is_whole.then(|| self.0.into_values().flatten().collect())
+    }
 }
 
 impl PartialResults {
@@ -26,20 +46,16 @@ impl PartialResults {
         let key = (message.key.clone(), message.worker.clone());
         let outcome = match message.outcome {
             Outcome::Part { index, bytes } => {
-                let parts = self.parts.entry(key).or_default();
-                parts.step = message.step;
-                let size: usize = parts.bytes.values().map(Vec::len).sum();
-                if size + bytes.len() <= LARGEST_RESULT {
-                    parts.bytes.insert(index, bytes);
-                }
+                let own = self.parts.entry(key).or_default();
+                own.step = message.step;
+                own.parts.add(index, bytes);
                 return None;
             }
             Outcome::Parts { count, hash } => {
-                let parts = self.parts.remove(&key).unwrap_or_default();
-                let is_whole = parts.bytes.keys().copied().eq(0..count);
-                match is_whole {
-                    true => Outcome::Inline { hash, bytes: parts.bytes.into_values().flatten().collect() },
-                    false => Outcome::Parts { count, hash },
+                let parts = self.parts.remove(&key).unwrap_or_default().parts;
+                match parts.join(count) {
+                    Some(bytes) => Outcome::Inline { hash, bytes },
+                    None => Outcome::Parts { count, hash },
                 }
             }
             whole => whole,
@@ -49,7 +65,7 @@ impl PartialResults {
 
     /// Drops the parts of results of steps up to `last`.
     pub fn forget(&mut self, last: u64) {
-        self.parts.retain(|_, parts| parts.step > last);
+        self.parts.retain(|_, own| own.step > last);
     }
 }
 

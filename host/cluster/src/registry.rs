@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::names::REGISTRY;
 
 /// Version of the messages. Programs of different versions don't share a run.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// A run in the registry of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,24 @@ pub struct RunEntry {
     /// Learners in processes of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub learners: Vec<LearnerEntry>,
+    /// Settings of the sandbox machines that run the jobs, in the form of the program that runs them. `None` if each worker runs
+    /// those of its tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<serde_json::Value>,
+}
+
+impl RunEntry {
+    /// Checks that the run's coordinator speaks this protocol.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`].
+    pub(crate) fn check_protocol(&self) -> Result<(), Error> {
+        if self.protocol == PROTOCOL {
+            return Ok(());
+        }
+        let (run, program, protocol) = (self.run.clone(), self.program.clone(), self.protocol);
+        Err(Error::Protocol { run, program, protocol, own: PROTOCOL })
+    }
 }
 
 /// A learner that another process trains.

@@ -11,11 +11,13 @@ pub enum Role {
     Worker,
     /// Trains policies.
     Learner,
+    /// Runs jobs: the code that models write.
+    Sandbox,
 }
 
 impl Role {
     /// All roles, in the order of a configuration.
-    pub const ALL: [Role; 3] = [Role::Coordinator, Role::Worker, Role::Learner];
+    pub const ALL: [Role; 4] = [Role::Coordinator, Role::Worker, Role::Learner, Role::Sandbox];
 
     /// Prefix of the subjects of answers to this role. A worker that listened to the others' could answer for the server.
     pub(crate) fn inbox(self) -> &'static str {
@@ -23,6 +25,7 @@ impl Role {
             Role::Coordinator => "_INBOX_pl_run",
             Role::Worker => "_INBOX_pl_worker",
             Role::Learner => "_INBOX_pl_learner",
+            Role::Sandbox => "_INBOX_pl_sandbox",
         }
     }
 
@@ -32,6 +35,7 @@ impl Role {
             Role::Coordinator => "run.nk",
             Role::Worker => "worker.nk",
             Role::Learner => "learner.nk",
+            Role::Sandbox => "sandbox.nk",
         }
     }
 
@@ -41,6 +45,7 @@ impl Role {
             Role::Coordinator => "RUNS",
             Role::Worker => "WORKERS",
             Role::Learner => "LEARNERS",
+            Role::Sandbox => "SANDBOXES",
         }
     }
 }
@@ -51,6 +56,7 @@ impl fmt::Display for Role {
             Role::Coordinator => "coordinators (run.nk)",
             Role::Worker => "workers (worker.nk)",
             Role::Learner => "learners (learner.nk)",
+            Role::Sandbox => "sandbox machines (sandbox.nk)",
         })
     }
 }

@@ -13,7 +13,7 @@ use nkeys::KeyPair;
 
 use crate::error::Error;
 use crate::lease::LeaseQueue;
-use crate::names::{MOST_LEARNERS, Names};
+use crate::names::{MOST_LEARNERS, Names, REGISTRY, SANDBOXES};
 use crate::roles::Role;
 
 /// Name of the configuration's file.
@@ -26,30 +26,60 @@ const READING: [&str; 4] =
 /// Subjects on which workers and learners are told that they were put aside.
 const ASIDE: &str = "pl.*.aside.*";
 
+/// Subjects of verdicts, from sandbox machines to workers.
+const VERDICTS: &str = "pl.*.verdict.*";
+
+/// Roles besides coordinators.
+const OTHERS: [Role; 3] = [Role::Worker, Role::Learner, Role::Sandbox];
+
 /// Roles that take leases.
 const LEASING: [Role; 2] = [Role::Worker, Role::Learner];
 
 /// Returns the subject on which a role is asked for its status.
 fn status(role: Role) -> &'static str {
-    if role == Role::Learner { "pl.*.learners" } else { "pl.*.status" }
+    match role {
+        Role::Coordinator | Role::Worker => "pl.*.status",
+        Role::Learner => "pl.*.learners",
+        Role::Sandbox => "pl.*.sandboxes",
+    }
 }
 
-/// Returns the subjects that a role which takes leases may send requests to: it reads streams, takes leases, acknowledges them
-/// and appends results.
+/// Returns the subjects that a role may send requests to. One that takes leases reads streams, takes leases, acknowledges them
+/// and appends results; workers send jobs. A sandbox machine reads the list of runs and the parts of jobs, takes jobs and
+/// acknowledges them.
 fn requests(role: Role) -> Vec<String> {
-    let (queues, results) = match role {
+    let learners = || (0..MOST_LEARNERS).map(LeaseQueue::Learner).map(Names::consumer).collect();
+    let reading = || READING.map(str::to_owned).into();
+    let (reading, consumers, writing): (Vec<String>, Vec<String>, &[&str]) = match role {
         Role::Coordinator => return Vec::new(),
-        Role::Worker => (vec![LeaseQueue::Workers], "pl.*.result.*"),
-        Role::Learner => ((0..MOST_LEARNERS).map(LeaseQueue::Learner).collect(), "pl.*.updated.*"),
+        Role::Worker => (
+            reading(),
+            vec![Names::consumer(LeaseQueue::Workers)],
+            &["pl.*.result.*", "pl.*.job", "pl.*.input.*.*"],
+        ),
+        Role::Learner => (reading(), learners(), &["pl.*.updated.*"]),
+        Role::Sandbox => (runs_and_inputs(), vec![SANDBOXES.to_owned()], &[]),
     };
-    let mut subjects: Vec<String> = READING.map(str::to_owned).into();
-    for consumer in queues.into_iter().map(Names::consumer) {
+    let mut subjects = reading;
+    for consumer in consumers {
         subjects.push(format!("$JS.API.CONSUMER.INFO.*.{consumer}"));
         subjects.push(format!("$JS.API.CONSUMER.MSG.NEXT.*.{consumer}"));
         subjects.push(format!("$JS.ACK.*.{consumer}.>"));
     }
-    subjects.push(results.to_owned());
+    subjects.extend(writing.iter().map(|subject| (*subject).to_owned()));
     subjects
+}
+
+/// Returns the subjects on which a sandbox machine reads the list of runs and the parts of jobs, and nothing else: no weights
+/// and no results.
+fn runs_and_inputs() -> Vec<String> {
+    vec![
+        "$JS.API.INFO".to_owned(),
+        format!("$JS.API.STREAM.INFO.KV_{REGISTRY}"),
+        format!("$JS.API.STREAM.MSG.GET.KV_{REGISTRY}"),
+        format!("$JS.API.DIRECT.GET.KV_{REGISTRY}.>"),
+        "$JS.API.DIRECT.GET.*.pl.*.input.*.*".to_owned(),
+    ]
 }
 
 /// Settings of a server.
@@ -92,7 +122,8 @@ impl ServerConfig {
         let Self { listen, store, tls } = self;
         let store = store.display().to_string();
         let mut text = format!(
-            "# A server of pl-host: coordinators may do everything, workers and learners take leases and store results.\n\
+            "# A server of pl-host: coordinators may do everything, workers and learners take leases and store results, sandbox\n\
+             # machines take jobs.\n\
              listen: {listen:?}\nmax_payload: 8MB\n\
              # What is acknowledged is on the disk.\n\
              jetstream {{ store_dir: {store:?}, sync_interval: always }}\n"
@@ -114,40 +145,61 @@ fn account(role: Role, key: &str) -> String {
             let _ = writeln!(text, "    jetstream: enabled\n    users: [{{ nkey: {key} }}]\n    exports: [");
             // An export names all accounts that may import it.
             let accounts = LEASING.map(Role::account).join(", ");
-            let mut subjects: Vec<String> = LEASING.into_iter().flat_map(requests).collect();
+            let mut subjects: Vec<String> = OTHERS.into_iter().flat_map(requests).collect();
             subjects.sort();
             subjects.dedup();
             for subject in subjects {
-                let own = LEASING.into_iter().filter(|role| requests(*role).contains(&subject));
+                let own = OTHERS.into_iter().filter(|role| requests(*role).contains(&subject));
                 let own = own.map(Role::account).collect::<Vec<_>>().join(", ");
                 let _ = writeln!(text, "      {{ service: {subject:?}, accounts: [{own}] }}");
             }
             let _ = writeln!(text, "      {{ stream: {ASIDE:?}, accounts: [{accounts}] }}\n    ]");
             let _ = writeln!(text, "    imports: [");
-            for role in LEASING {
+            for role in OTHERS {
                 let _ = writeln!(text, "      {{ service: {} }}", of(role, status(role)));
             }
             let _ = writeln!(text, "    ]");
         }
-        Role::Worker | Role::Learner => {
+        Role::Worker | Role::Learner | Role::Sandbox => {
             let requests = requests(role);
+            let mut publish = requests.clone();
             let inbox = format!("{}.>", role.inbox());
-            let subscribe = [inbox.as_str(), status(role), ASIDE];
+            let mut subscribe = vec![inbox.as_str(), status(role)];
+            let mut exports = String::new();
+            let mut imports: Vec<String> = requests
+                .iter()
+                .map(|subject| format!("service: {}", of(Role::Coordinator, subject)))
+                .collect();
+            if LEASING.contains(&role) {
+                subscribe.push(ASIDE);
+                imports.push(format!("stream: {}", of(Role::Coordinator, ASIDE)));
+            }
+            match role {
+                Role::Worker => {
+                    subscribe.push(VERDICTS);
+                    imports.push(format!("stream: {}", of(Role::Sandbox, VERDICTS)));
+                }
+                Role::Sandbox => {
+                    publish.push(VERDICTS.to_owned());
+                    exports = format!(", {{ stream: {VERDICTS:?}, accounts: [{}] }}", Role::Worker.account());
+                }
+                Role::Coordinator | Role::Learner => {}
+            }
             let _ = writeln!(
                 text,
-                "    users: [{{\n      nkey: {key}\n      permissions: {{\n        publish: {{ allow: {requests:?} }}\n        \
+                "    users: [{{\n      nkey: {key}\n      permissions: {{\n        publish: {{ allow: {publish:?} }}\n        \
                  subscribe: {{ allow: {subscribe:?} }}\n        allow_responses: true\n      }}\n    }}]"
             );
             let _ = writeln!(
                 text,
-                "    exports: [{{ service: {:?}, response_type: stream, accounts: [{}] }}]\n    imports: [",
+                "    exports: [{{ service: {:?}, response_type: stream, accounts: [{}] }}{exports}]\n    imports: [",
                 status(role),
                 Role::Coordinator.account()
             );
-            for subject in &requests {
-                let _ = writeln!(text, "      {{ service: {} }}", of(Role::Coordinator, subject));
+            for import in imports {
+                let _ = writeln!(text, "      {{ {import} }}");
             }
-            let _ = writeln!(text, "      {{ stream: {} }}\n    ]", of(Role::Coordinator, ASIDE));
+            text.push_str("    ]\n");
         }
     }
     text + "  }\n"

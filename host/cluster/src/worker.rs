@@ -6,27 +6,22 @@ use std::time::Duration;
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::Message;
-use async_nats::jetstream::consumer::{Consumer, pull};
+use async_nats::jetstream::consumer::{self, Consumer};
 use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
 use futures::StreamExt;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use crate::blobs::Blobs;
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::lease::{Lease, LeaseMessage, LeaseQueue, Outcome, ResultMessage, hash_of};
+use crate::job_client::JobClient;
+use crate::lease::{Lease, LeaseMessage, LeaseQueue, Outcome, ResultMessage};
 use crate::names::{Names, worker_name};
-use crate::registry::{PROTOCOL, RunEntry, SharedFile, find_run};
+use crate::pull::{Keeper, MOST_DELIVERIES, acknowledge, deliveries, pull};
+use crate::registry::{RunEntry, SharedFile, find_run};
 use crate::result_log;
-
-/// Deliveries of a lease after which no worker plays it any more.
-const MOST_DELIVERIES: i64 = 5;
-
-/// Time that a request for a lease waits at the server. The end of a run, or of the connection, ends it before. Thousands of
-/// workers that ask more often would have the server do nothing else.
-const LONGEST_PULL: Duration = Duration::from_secs(30);
 
 /// Time that `pl-host cluster status` waits for answers.
 const LONGEST_ANSWER: Duration = Duration::from_millis(500);
@@ -39,7 +34,7 @@ pub struct Worker {
     entry: RunEntry,
     blobs: Blobs,
     queue: LeaseQueue,
-    consumer: Consumer<pull::Config>,
+    consumer: Consumer<consumer::pull::Config>,
     name: String,
     /// Reason for which the coordinator has put it aside.
     aside: watch::Receiver<Option<String>>,
@@ -59,7 +54,7 @@ pub struct LeasedTask {
     pub lease: Lease,
     worker: Worker,
     message: Message,
-    keeper: JoinHandle<()>,
+    _keeper: Keeper,
 }
 
 /// Answer of a worker to `pl-host cluster status`.
@@ -92,10 +87,7 @@ impl Worker {
         let (server, names) = (connection.server().to_owned(), Names::new(run));
         let entry = find_run(connection, run).await?;
         let entry = entry.ok_or_else(|| Error::NoRun { server, run: run.to_owned() })?;
-        if entry.protocol != PROTOCOL {
-            let RunEntry { run, program, protocol, .. } = entry;
-            return Err(Error::Protocol { run, program, protocol, own: PROTOCOL });
-        }
+        entry.check_protocol()?;
         let blobs = Blobs::open(connection, &names).await?;
         let action = "open the tasks of the run";
         let stream = connection.context.get_stream(names.tasks()).await;
@@ -123,6 +115,18 @@ impl Worker {
     /// Returns the run's entry.
     pub fn entry(&self) -> &RunEntry {
         &self.entry
+    }
+
+    /// Returns the queue of the run's jobs. `None` if this process runs those of its tasks itself.
+    ///
+    /// # Errors
+    /// Those of [`JobClient::open`].
+    pub async fn jobs(&self) -> Result<Option<JobClient>, Error> {
+        if self.entry.jobs.is_none() {
+            return Ok(None);
+        }
+        let patience = self.consumer.cached_info().config.ack_wait;
+        JobClient::open(&self.connection, &self.entry.run, patience).await.map(Some)
     }
 
     /// Returns bytes from the object store, which have the hash that they were asked for by.
@@ -157,25 +161,16 @@ impl Worker {
         if let Some(reason) = self.aside.borrow().clone() {
             return Err(Error::PutAside { run: self.names.run.clone(), reason });
         }
-        let pulled = self.pull().await;
-        let message = match pulled {
-            Ok(Some(message)) => message,
-            Ok(None) => return self.idle().await,
-            Err(error) => {
-                tracing::debug!(%error, "no lease was received");
-                tokio::time::sleep(Duration::from_millis(500)).await;
-                return self.idle().await;
-            }
-        };
+        let Some(message) = pull(&self.connection, &self.consumer).await else { return self.idle().await };
         let Ok(LeaseMessage { lease, .. }) = postcard::from_bytes(&message.payload) else {
             tracing::warn!("a message in the queue of tasks is not a lease, and is removed");
-            self.ack(&message, AckKind::Term).await;
+            acknowledge(&message, AckKind::Term).await;
             return Ok(Next::Idle);
         };
-        let deliveries = message.info().map_or(1, |info| info.delivered);
-        let keeper = tokio::spawn(keep(message.clone(), self.progress_interval()));
-        let task = LeasedTask { lease, worker: self.clone(), message, keeper };
-        if deliveries > MOST_DELIVERIES {
+        let is_lost = deliveries(&message) > MOST_DELIVERIES;
+        let keeper = Keeper::start(message.clone(), &self.consumer);
+        let task = LeasedTask { lease, worker: self.clone(), message, _keeper: keeper };
+        if is_lost {
             let reason = format!(
                 "it was delivered {MOST_DELIVERIES} times and no worker has stored a result: it may end the workers \
                  that play it, or take more memory than they have"
@@ -194,30 +189,10 @@ impl Worker {
         Ok(find_run(&self.connection, &self.names.run).await?.is_none())
     }
 
-    async fn pull(&self) -> Result<Option<Message>, async_nats::Error> {
-        let mut batch = self.consumer.batch().max_messages(1).expires(LONGEST_PULL).messages().await?;
-        tokio::select! {
-            message = batch.next() => message.transpose(),
-            () = self.connection.reconnected() => Ok(None),
-        }
-    }
-
     async fn idle(&self) -> Result<Next, Error> {
         let find = || find_run(&self.connection, &self.names.run);
         let entry = self.connection.persist("look for the run", find).await?;
         Ok(if entry.is_some() { Next::Idle } else { Next::Ended })
-    }
-
-    /// A third of the time after which the server delivers a lease again.
-    fn progress_interval(&self) -> Duration {
-        let wait = self.consumer.cached_info().config.ack_wait;
-        (wait / 3).max(Duration::from_millis(100))
-    }
-
-    async fn ack(&self, message: &Message, kind: AckKind) {
-        if let Err(error) = message.double_ack_with(kind).await {
-            tracing::debug!(%error, "an acknowledgement was lost: the lease may be played again");
-        }
     }
 
     async fn store(&self, lease: &Lease, outcome: Outcome) -> Result<(), Error> {
@@ -234,14 +209,7 @@ impl Worker {
 
     /// Answers questions for this worker's status until the task is aborted.
     pub async fn answer_status(&self, status: impl Fn() -> WorkerStatus) {
-        let subject = self.names.status_subject(self.queue);
-        let Ok(mut questions) = self.connection.client.subscribe(subject).await else { return };
-        while let Some(question) = questions.next().await {
-            let Some(reply) = question.reply else { continue };
-            if let Ok(answer) = serde_json::to_vec(&status()) {
-                drop(self.connection.client.publish(reply, answer.into()).await);
-            }
-        }
+        answer(&self.connection, self.names.status_subject(self.queue), status).await;
     }
 }
 
@@ -251,20 +219,10 @@ impl LeasedTask {
     /// # Errors
     /// If the server is away for minutes. The lease is delivered again then.
     pub async fn finish(self, result: Vec<u8>) -> Result<(), Error> {
-        let (hash, largest) = (hash_of(&result), self.worker.connection.largest_message());
-        let outcome = if result.len() > largest {
-            let mut count = 0;
-            for bytes in result.chunks(largest) {
-                let part = Outcome::Part { index: count, bytes: bytes.to_vec() };
-                self.worker.store(&self.lease, part).await?;
-                count += 1;
-            }
-            Outcome::Parts { count, hash }
-        } else {
-            Outcome::Inline { hash, bytes: result }
-        };
-        self.worker.store(&self.lease, outcome).await?;
-        self.worker.ack(&self.message, AckKind::Ack).await;
+        for outcome in Outcome::messages(&result, self.worker.connection.largest_message()) {
+            self.worker.store(&self.lease, outcome).await?;
+        }
+        acknowledge(&self.message, AckKind::Ack).await;
         Ok(())
     }
 
@@ -274,19 +232,13 @@ impl LeasedTask {
     /// Those of [`LeasedTask::finish`].
     pub async fn fail(self, reason: String) -> Result<(), Error> {
         self.worker.store(&self.lease, Outcome::Failed { reason }).await?;
-        self.worker.ack(&self.message, AckKind::Ack).await;
+        acknowledge(&self.message, AckKind::Ack).await;
         Ok(())
     }
 
     /// Gives the lease back, to be delivered again after a pause.
     pub async fn give_back(self, pause: Duration) {
-        self.worker.ack(&self.message, AckKind::Nak(Some(pause))).await;
-    }
-}
-
-impl Drop for LeasedTask {
-    fn drop(&mut self) {
-        self.keeper.abort();
+        acknowledge(&self.message, AckKind::Nak(Some(pause))).await;
     }
 }
 
@@ -299,25 +251,24 @@ async fn was_put_aside(connection: &Connection, names: &Names, name: &str) -> Re
     Ok(reason.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Tells the server again and again that a lease is still played.
-async fn keep(message: Message, every: Duration) {
-    loop {
-        tokio::time::sleep(every).await;
-        if let Err(error) = message.ack_with(AckKind::Progress).await {
-            tracing::debug!(%error, "the server did not learn that a lease is still played");
-        }
-    }
-}
-
 /// Returns the number of tasks of a run that wait or are played. `None` if the run has ended since it was listed.
 ///
 /// # Errors
 /// If the server doesn't answer.
 pub async fn queued(connection: &Connection, run: &str) -> Result<Option<u64>, Error> {
-    match connection.context.get_stream(Names::new(run).tasks()).await {
+    messages(connection, Names::new(run).tasks(), "count the tasks of the run").await
+}
+
+/// Returns the number of messages of a stream. `None` if there is no such stream.
+pub(crate) async fn messages(
+    connection: &Connection,
+    stream: String,
+    action: &str,
+) -> Result<Option<u64>, Error> {
+    match connection.context.get_stream(stream).await {
         Ok(stream) => Ok(Some(stream.cached_info().state.messages)),
         Err(error) if is_missing(&error) => Ok(None),
-        Err(error) => Err(connection.failed("count the tasks of the run")(error)),
+        Err(error) => Err(connection.failed(action)(error)),
     }
 }
 
@@ -326,29 +277,50 @@ fn is_missing(error: &GetStreamError) -> bool {
     matches!(error.kind(), GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
-/// Asks the workers of a run for their status.
+/// Asks the workers and the learners of a run for their status.
 ///
 /// # Errors
 /// If the server doesn't answer.
 pub async fn workers(connection: &Connection, run: &str) -> Result<Vec<WorkerStatus>, Error> {
+    let subjects =
+        [LeaseQueue::Workers, LeaseQueue::Learner(0)].map(|queue| Names::new(run).status_subject(queue));
+    let mut workers: Vec<WorkerStatus> = ask(connection, &subjects).await?;
+    workers.sort_by(|a, b| a.worker.cmp(&b.worker));
+    Ok(workers)
+}
+
+/// Asks for what processes answer on subjects, in half a second.
+pub(crate) async fn ask<T: DeserializeOwned>(
+    connection: &Connection,
+    subjects: &[String],
+) -> Result<Vec<T>, Error> {
     let client = &connection.client;
     let inbox = client.new_inbox();
     let mut answers = client.subscribe(inbox.clone()).await.map_err(connection.failed("ask the workers"))?;
-    for queue in [LeaseQueue::Workers, LeaseQueue::Learner(0)] {
-        let subject = Names::new(run).status_subject(queue);
-        let asked = client.publish_with_reply(subject, inbox.clone(), Vec::new().into()).await;
+    for subject in subjects {
+        let asked = client.publish_with_reply(subject.clone(), inbox.clone(), Vec::new().into()).await;
         asked.map_err(connection.failed("ask the workers"))?;
     }
-    let mut workers: Vec<WorkerStatus> = Vec::new();
+    let mut all = Vec::new();
     let collecting = async {
         while let Some(answer) = answers.next().await {
-            workers.extend(serde_json::from_slice::<WorkerStatus>(&answer.payload).ok());
+            all.extend(serde_json::from_slice::<T>(&answer.payload).ok());
         }
     };
     // No answer says that it is the last.
     drop(tokio::time::timeout(LONGEST_ANSWER, collecting).await);
-    workers.sort_by(|a, b| a.worker.cmp(&b.worker));
-    Ok(workers)
+    Ok(all)
+}
+
+/// Answers questions on a subject until the task is aborted.
+pub(crate) async fn answer<T: Serialize>(connection: &Connection, subject: String, status: impl Fn() -> T) {
+    let Ok(mut questions) = connection.client.subscribe(subject).await else { return };
+    while let Some(question) = questions.next().await {
+        let Some(reply) = question.reply else { continue };
+        if let Ok(answer) = serde_json::to_vec(&status()) {
+            drop(connection.client.publish(reply, answer.into()).await);
+        }
+    }
 }
 
 impl SharedFile {

@@ -1,4 +1,4 @@
-//! Several machines: a training run as the coordinator of workers and learners, a worker, and a learner.
+//! Several machines: a training run as the coordinator of workers and learners, a worker, a learner, and a sandbox machine.
 //!
 //! The training loop doesn't know where an episode is played. With a cluster, [`ClusterRun::player`] stands in for the
 //! players of this process: it hands out a task with its tree or its group of episodes as a lease, and returns what the
@@ -14,11 +14,14 @@ mod manifest;
 mod options;
 mod ranks;
 mod remote_learner;
+mod remote_sandbox;
 mod results;
 mod run;
+mod sandbox_machine;
 mod status;
 mod stored_files;
 mod task;
+mod unserved_jobs;
 mod update_task;
 mod weights;
 mod worker;
@@ -29,11 +32,12 @@ pub use joined_run::Participant;
 pub use learner::{LearnerOptions, learn};
 pub(crate) use leased_weights::LeasedWeights;
 pub use options::{AttachedCommands, ClusterOptions, ClusterServer, TOKEN_VARIABLE, WorkerOptions};
-pub use pl_cluster::WorkerStatus;
 pub use pl_cluster::{Role, ServerAddress, ServerConfig};
+pub use pl_cluster::{SandboxStatus, WorkerStatus};
 pub use ranks::RankPlace;
 pub(crate) use remote_learner::RemoteLearner;
 pub(crate) use run::ClusterRun;
-pub use status::{ClusterRunStatus, cluster_status};
+pub use sandbox_machine::{SandboxMachineOptions, run_jobs};
+pub use status::{ClusterRunStatus, Sandboxes, cluster_status};
 pub(crate) use task::Team;
 pub use worker::work;

@@ -65,8 +65,8 @@ mod workflow;
 
 pub use cluster::{
     AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, LearnerOptions, Participant,
-    RankPlace, Role, ServerAddress, ServerConfig, TOKEN_VARIABLE, WorkerOptions, WorkerStatus,
-    cluster_status, learn, work,
+    RankPlace, Role, SandboxMachineOptions, SandboxStatus, Sandboxes, ServerAddress, ServerConfig,
+    TOKEN_VARIABLE, WorkerOptions, WorkerStatus, cluster_status, learn, run_jobs, work,
 };
 pub use device::{DevicePreference, select_device};
 pub use diagnostics::Diagnostics;

@@ -207,6 +207,13 @@ pub enum Notice {
         /// Tasks whose results it has stored.
         played: u64,
     },
+    /// The code of a run waits for a sandbox machine, and there is none.
+    NoSandboxMachine {
+        /// Name of the run's streams.
+        run: String,
+        /// Number of jobs that wait.
+        jobs: u64,
+    },
     /// An interactively played episode failed and was started again.
     EpisodeRestarted {
         /// Failure of the attempt.
@@ -250,6 +257,10 @@ impl fmt::Display for Notice {
                 write!(f, "{ranks} ranks are connected{}", if *nccl { ", by NCCL" } else { "" })
             }
             Notice::LeftRun { run, played } => write!(f, "left run {run}; tasks done: {played}"),
+            Notice::NoSandboxMachine { run, jobs } => write!(
+                f,
+                "no sandbox machine takes the jobs of run {run}, and {jobs} wait; start one: pl-host sandbox serve --nats URL"
+            ),
             Notice::NotDrawn { reason } => write!(f, "warning: {reason}"),
             Notice::NeverAudited => {
                 write!(

@@ -45,6 +45,23 @@ impl LazyWorkers {
     /// [`Error::Docker`] if the workflow demands containers and there is no Docker engine or no image,
     /// [`Error::NoWorkerProcesses`] if it demands worker processes and this program offers none.
     pub fn for_workflow(host: &Host, block: &SandboxBlock, folder: &Path) -> Result<Arc<dyn Sandbox>, Error> {
+        Ok(Arc::new(LazyWorkers::new(host, block, folder)?))
+    }
+
+    /// Starts the workers that a workflow configures, before their first job.
+    ///
+    /// # Errors
+    /// Those of [`LazyWorkers::for_workflow`], and the reason for which the workers can't start.
+    pub(crate) fn started(
+        host: &Host,
+        block: &SandboxBlock,
+        folder: &Path,
+    ) -> Result<Arc<dyn Sandbox>, Error> {
+        let workers = LazyWorkers::new(host, block, folder)?;
+        Ok(Arc::from(host.block_on(workers.start())?))
+    }
+
+    fn new(host: &Host, block: &SandboxBlock, folder: &Path) -> Result<LazyWorkers, Error> {
         let Some(docker) = &block.docker else {
             return Ok(LazyWorkers::with_backend(host, python_backend(host, block)?));
         };
@@ -62,12 +79,13 @@ impl LazyWorkers {
     /// Returns the embedded Python with default limits.
     pub fn embedded(host: &Host) -> Arc<dyn Sandbox> {
         let component = host.embedded().python_worker;
-        LazyWorkers::with_backend(host, Backend::Python { component, limits: SandboxLimits::default() })
+        let backend = Backend::Python { component, limits: SandboxLimits::default() };
+        Arc::new(LazyWorkers::with_backend(host, backend))
     }
 
-    fn with_backend(host: &Host, backend: Backend) -> Arc<dyn Sandbox> {
+    fn with_backend(host: &Host, backend: Backend) -> LazyWorkers {
         let progress = Arc::clone(host.progress());
-        Arc::new(LazyWorkers { backend, progress, workers: OnceCell::new() })
+        LazyWorkers { backend, progress, workers: OnceCell::new() }
     }
 
     async fn start(&self) -> Result<Box<dyn Sandbox>, Error> {

@@ -124,6 +124,7 @@ impl StoredWorkflow {
             warnings,
             places: Places::default(),
             ignores_cluster: false,
+            jobs: None,
             plugins,
         })
     }

@@ -186,7 +186,7 @@ impl<'h> TrainingRun<'h> {
         let trusted = options.trust || is_own;
         if !trusted {
             let given = stored.given(root, &lock, trusted, &options.overrides);
-            require_trust(root, &with_cluster_of(&options.cluster, stored.clone().open(host, root, given)?))?;
+            require_trust(root, &options.cluster.applied_to(stored.clone().open(host, root, given)?)?)?;
         }
         let checkpoint = newest(&RunFolder::checkpoints(root))?;
         if checkpoint.is_none() {
@@ -203,7 +203,7 @@ impl<'h> TrainingRun<'h> {
             change_settings(host, root, &mut stored, overrides, &state, given)?;
         }
         let given = stored.given(root, &lock, trusted, overrides);
-        let mut checked = with_cluster_of(&options.cluster, stored.clone().open(host, root, given)?);
+        let mut checked = options.cluster.applied_to(stored.clone().open(host, root, given)?)?;
         if options.trust {
             checked.allow_wants();
         }
@@ -297,11 +297,6 @@ impl<'h> TrainingRun<'h> {
     pub fn finished_steps(&self) -> u64 {
         self.state.step
     }
-}
-
-/// Ignores a workflow's `cluster` block if the user has chosen another server, or none.
-fn with_cluster_of(options: &ClusterOptions, checked: CheckedWorkflow) -> CheckedWorkflow {
-    if options.server.is_of_workflow() { checked } else { checked.without_cluster() }
 }
 
 /// Lets workers play the episodes of a run, if the user wants it.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pl_dsl::workflow::{Cluster, CorpusSource, RetrievalServer, Tasks, Workflow};
+use pl_dsl::workflow::{Cluster, CorpusSource, Docker, RetrievalServer, Tasks, Workflow};
 use pl_dsl::{BlockKind, Places};
 use pl_sandbox::default_endpoint;
 use pl_wasm::AllowedHost;
@@ -13,10 +13,11 @@ use crate::permissions::{Access, Want};
 use crate::plugins::PluginCatalog;
 
 /// Returns what a workflow in `folder` needs, block by block, without what stands on the command line. `cluster` is the block
-/// of that name, if it is used.
+/// of that name, if it is used, and `docker` are the containers of the sandbox, if this process starts them.
 pub(crate) fn wants(
     workflow: &Workflow,
     cluster: Option<&Cluster>,
+    docker: Option<&Docker>,
     folder: &Path,
     places: &Places,
     catalog: &PluginCatalog,
@@ -30,7 +31,9 @@ pub(crate) fn wants(
     found.tasks();
     found.corpora();
     found.servers();
-    found.sandbox();
+    if let Some(docker) = docker {
+        found.sandbox(docker);
+    }
     if let Some(cluster) = cluster {
         found.cluster(cluster);
     }
@@ -173,8 +176,7 @@ impl Collector<'_> {
         }
     }
 
-    fn sandbox(&mut self) {
-        let Some(docker) = &self.workflow.sandbox.docker else { return };
+    fn sandbox(&mut self, docker: &Docker) {
         let setting = |key| Some((BlockKind::Sandbox, "", key));
         let purpose = |endpoint: &str| format!("the sandbox uses the Docker engine {endpoint}");
         if docker.endpoints.is_empty() {

@@ -7,6 +7,7 @@ use pl_dsl::workflow::{Cluster, Corpus, Model, Tasks, Workflow};
 use pl_dsl::{Override, Places, Source};
 use pl_plugin::Services;
 use pl_rollout::{TaskFile, TaskSource};
+use pl_sandbox::Sandbox;
 use pl_types::SourcePath;
 use tch::Device;
 
@@ -38,6 +39,8 @@ pub struct CheckedWorkflow {
     pub(crate) places: Places,
     /// True if its `cluster` block has no effect on what is done with it.
     pub(crate) ignores_cluster: bool,
+    /// Sandbox in place of the workflow's own. `None` for its own.
+    pub(crate) jobs: Option<Arc<dyn Sandbox>>,
     pub plugins: PluginCatalog,
 }
 
@@ -91,19 +94,26 @@ impl CheckedWorkflow {
             warnings,
             places,
             ignores_cluster: false,
+            jobs: None,
             plugins,
         })
     }
 
     /// Returns what the workflow needs beyond its own folder, allowed or not, without what stands on the command line.
     pub fn wants(&self) -> Vec<Want> {
-        wants(&self.workflow, self.cluster(), &self.folder, &self.places, &self.plugins)
+        let docker = self.workflow.sandbox.docker.as_ref().filter(|_| self.jobs.is_none());
+        wants(&self.workflow, self.cluster(), docker, &self.folder, &self.places, &self.plugins)
     }
 
     /// Ignores the `cluster` block, and what it needs: episodes are played by this process, or by machines that the user has
     /// named.
     pub fn without_cluster(self) -> CheckedWorkflow {
         CheckedWorkflow { ignores_cluster: true, ..self }
+    }
+
+    /// Runs the code that agents write in another sandbox than that of the workflow, which is not started here.
+    pub(crate) fn with_jobs_in(self, sandbox: Arc<dyn Sandbox>) -> CheckedWorkflow {
+        CheckedWorkflow { jobs: Some(sandbox), ..self }
     }
 
     /// Returns the `cluster` block, if it has an effect.
@@ -251,7 +261,10 @@ impl CheckedWorkflow {
     /// # Errors
     /// If a plugin, the sandbox or a corpus is not usable.
     pub fn environments(&self, host: &Host) -> Result<Vec<Arc<pl_plugin::Environment>>, Error> {
-        let sandbox = LazyWorkers::for_workflow(host, &self.workflow.sandbox, &self.folder)?;
+        let sandbox = match &self.jobs {
+            Some(elsewhere) => Arc::clone(elsewhere),
+            None => LazyWorkers::for_workflow(host, &self.workflow.sandbox, &self.folder)?,
+        };
         let open =
             |corpus: &Corpus| Ok((corpus.name.clone(), corpus::open(host, &self.corpus_place(), corpus)?));
         self.environments_with(|scenario| {

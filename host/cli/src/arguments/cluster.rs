@@ -48,6 +48,10 @@ pub struct ClusterRunArgs {
     /// Policies that `pl-host learner` trains, in processes of their own [default: `cluster.learners`]
     #[arg(long, value_name = "POLICY,…", value_delimiter = ',', conflicts_with = "no_cluster")]
     pub learners: Option<Vec<String>>,
+    /// Send the code that agents write to `pl-host sandbox serve` processes, on any number of machines [default:
+    /// `cluster.sandboxes`]
+    #[arg(long, conflicts_with = "no_cluster")]
+    pub sandboxes: bool,
     /// Seconds after which the tasks of a worker that is gone are played by another [default: `cluster.lease`, or 30]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub lease: Option<u64>,
@@ -116,7 +120,8 @@ pub struct LearnerArgs {
 pub enum ClusterCommand {
     /// List the runs of a NATS server with their workers
     Status(ClusterStatusArgs),
-    /// Write the configuration of a NATS server into a new folder, with a key for `run`, one for workers and one for learners
+    /// Write the configuration of a NATS server into a new folder, with a key for `run` and one each for workers,
+    /// learners and sandbox machines
     Config(ClusterConfigArgs),
     /// Run a program that ends with the process PARENT: what `run --local-cluster` starts
     #[command(hide = true)]
@@ -129,7 +134,7 @@ pub enum ClusterCommand {
 
 #[derive(Args)]
 pub struct ClusterConfigArgs {
-    /// Folder of the configuration (nats.conf) and the keys (run.nk, worker.nk, learner.nk)
+    /// Folder of the configuration (nats.conf) and the keys (run.nk, worker.nk, learner.nk, sandbox.nk)
     pub folder: PathBuf,
     /// Address that the server listens on
     #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:4222")]

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::cluster::ServerArgs;
+
 #[derive(Subcommand)]
 pub enum SandboxCommand {
     /// Run a program like the code of an agent
@@ -12,6 +14,9 @@ pub enum SandboxCommand {
     Doctor(SandboxDoctorArgs),
     /// Create the image of the docker backend from a registry, or from a root file system
     Image(SandboxImageArgs),
+    /// Run the code of agents for runs on other machines (`pl-host run --nats URL --sandboxes`), with the limits of their `sandbox`
+    /// block. Needs no model, no plugin and no permission
+    Serve(SandboxServeArgs),
     /// Serve jobs on a socket: what `isolation = process` starts
     #[command(hide = true)]
     Worker,
@@ -75,6 +80,29 @@ pub struct SandboxRunArgs {
     /// Print the time and memory that it used
     #[arg(long)]
     pub usage: bool,
+}
+
+#[derive(Args)]
+pub struct SandboxServeArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Run to take part in, as `pl-host cluster status` names it [default: the newest with `--sandboxes`, and after its end the
+    /// next]
+    #[arg(long, value_name = "NAME")]
+    pub run: Option<String>,
+    /// Name of this machine in messages and in the status [default: the host's name and the process]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Jobs to run at a time [default: one per core]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub slots: Option<u32>,
+    /// A Docker engine for runs with the `docker` backend, whatever they name: unix://PATH, tcp://HOST:PORT or https://HOST:PORT
+    /// [default: $DOCKER_HOST, or unix:///var/run/docker.sock]
+    #[arg(long = "endpoint", value_name = "ADDRESS")]
+    pub endpoints: Vec<String>,
+    /// The folder with ca.pem, cert.pem and key.pem for https endpoints
+    #[arg(long, value_name = "DIR")]
+    pub certificates: Option<PathBuf>,
 }
 
 #[derive(Args)]

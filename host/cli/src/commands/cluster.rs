@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use pl_run::{
-    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, Role, ServerAddress, ServerConfig,
-    TOKEN_VARIABLE, WorkerStatus, cluster_status,
+    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, Role, SandboxStatus, Sandboxes,
+    ServerAddress, ServerConfig, TOKEN_VARIABLE, WorkerStatus, cluster_status,
 };
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde_json::json;
@@ -50,7 +50,8 @@ pub fn options(arguments: &ClusterRunArgs, device: &[&str]) -> Result<ClusterOpt
         }
     };
     let lease = arguments.lease.map(Duration::from_secs);
-    Ok(ClusterOptions { server, lease, learners: arguments.learners.clone() })
+    let (learners, sandboxes) = (arguments.learners.clone(), arguments.sandboxes);
+    Ok(ClusterOptions { server, lease, learners, sandboxes })
 }
 
 fn attached_commands(device: &[&str]) -> Result<AttachedCommands, CommandError> {
@@ -67,6 +68,7 @@ fn attached_commands(device: &[&str]) -> Result<AttachedCommands, CommandError> 
         attached: std::iter::once(program.clone()).chain(attached).collect(),
         worker: command("worker"),
         learner: command("learner"),
+        sandbox: [program].into_iter().chain(["sandbox", "serve"].map(OsString::from)).collect(),
     })
 }
 
@@ -104,7 +106,8 @@ fn config(arguments: &ClusterConfigArgs) -> CommandResult {
         "{}  for `pl-host worker`; it does not allow to write weights",
         key(Role::Worker).display()
     )?;
-    Ok(writeln!(out, "{}  for `pl-host learner`", key(Role::Learner).display())?)
+    writeln!(out, "{}  for `pl-host learner`", key(Role::Learner).display())?;
+    Ok(writeln!(out, "{}  for `pl-host sandbox serve`; it takes jobs alone", key(Role::Sandbox).display())?)
 }
 
 fn status(app: &App, arguments: &ClusterStatusArgs) -> CommandResult {
@@ -122,6 +125,8 @@ fn status(app: &App, arguments: &ClusterStatusArgs) -> CommandResult {
                 "queued": run.queued,
                 "learners": run.entry.learners,
                 "workers": run.workers,
+                "jobs": run.sandboxes.as_ref().map(|sandboxes| sandboxes.queued),
+                "sandboxes": run.sandboxes.as_ref().map(|sandboxes| &sandboxes.machines),
             })
         };
         let all: Vec<_> = runs.iter().map(line).collect();
@@ -145,6 +150,15 @@ fn status(app: &App, arguments: &ClusterStatusArgs) -> CommandResult {
                 let state = if playing > 0 { "trains" } else { "waits for" };
                 writeln!(out, "  {worker}: {state} {policies}, has done {played} updates ({cpu})")?;
             }
+        }
+        let Some(Sandboxes { queued, machines }) = run.sandboxes else { continue };
+        writeln!(out, "  {queued} jobs wait or are run")?;
+        for SandboxStatus { sandbox, slots, running, done, .. } in &machines {
+            writeln!(out, "  {sandbox}: runs {running} of {slots} jobs, has run {done}")?;
+        }
+        if machines.is_empty() {
+            let nats = &server.nats;
+            writeln!(out, "  no sandbox machine takes them; start one: pl-host sandbox serve --nats {nats}")?;
         }
     }
     Ok(())

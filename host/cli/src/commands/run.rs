@@ -35,10 +35,7 @@ pub fn run(app: &App, options: &RunArgs) -> CommandResult {
             app.with_consent(|| TrainingRun::resume(host, folder, device, &resume))?
         }
         (None, Some(file)) => {
-            let mut checked = app.open_with_consent(file, &options.given.all()?)?;
-            if !cluster.server.is_of_workflow() {
-                checked = checked.without_cluster();
-            }
+            let checked = cluster.applied_to(app.open_with_consent(file, &options.given.all()?)?)?;
             let run = RunOptions {
                 folder: options.out.clone(),
                 seed: options.seed.unwrap_or(0),

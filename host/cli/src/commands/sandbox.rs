@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use pl_dsl::workflow::{Docker, Sandbox as Settings, SandboxBackend, WorkerProcesses};
 use pl_run::Embedded;
-use pl_run::Permissions;
 use pl_run::sandbox::{LazyWorkers, docker_settings};
+use pl_run::{Permissions, SandboxMachineOptions, run_jobs};
 use pl_sandbox::{
     DEFAULT_IMAGE, DockerSettings, DockerWorkers, Ending, ImageSource, Inspection, Job, Verdict,
 };
@@ -16,9 +16,12 @@ use pl_sandbox::{
 use crate::app::App;
 use crate::arguments::sandbox::{
     BackendChoice, IsolationChoice, SandboxCommand, SandboxDoctorArgs, SandboxEngineArgs, SandboxImageArgs,
-    SandboxRunArgs,
+    SandboxRunArgs, SandboxServeArgs,
 };
+use crate::commands::cluster::address;
+use crate::commands::worker::default_name;
 use crate::exit::{CommandError, CommandResult};
+use crate::interrupt::stop_on_signals;
 use crate::progress::Terminal;
 use crate::visible;
 
@@ -31,6 +34,7 @@ pub fn run(embedded: Embedded, terminal: &Arc<Terminal>, command: &SandboxComman
         SandboxCommand::Run(options) => run_file(&app()?, options),
         SandboxCommand::Doctor(options) => doctor(&app()?, options),
         SandboxCommand::Image(options) => image(&app()?, options),
+        SandboxCommand::Serve(options) => serve(&app()?, options),
         // Without the threads of an app.
         SandboxCommand::Worker => Ok(pl_sandbox::serve_jobs(embedded.python_worker)?),
     }
@@ -58,6 +62,22 @@ fn run_file(app: &App, options: &SandboxRunArgs) -> CommandResult {
             Err(CommandError::failed(format!("{}: {}{exit}", options.file.display(), ending.as_str())))
         }
     }
+}
+
+/// Runs the jobs of runs that other machines coordinate.
+fn serve(app: &App, options: &SandboxServeArgs) -> CommandResult {
+    let stop = stop_on_signals(app);
+    let cores = || std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1));
+    let machine = SandboxMachineOptions {
+        address: address(&options.server.nats, &options.server.access),
+        run: options.run.clone(),
+        name: options.name.clone().unwrap_or_else(default_name),
+        slots: options.slots.unwrap_or_else(cores),
+        endpoints: options.endpoints.clone(),
+        certificates: options.certificates.clone(),
+    };
+    eprintln!("sandbox {}", machine.name);
+    Ok(run_jobs(&app.host, &machine, &stop)?)
 }
 
 /// Returns the time and memory of a job: `1.25 s, 7.9 MiB`.

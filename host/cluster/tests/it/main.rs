@@ -7,6 +7,7 @@
     reason = "a test crate: a panic is how a test fails"
 )]
 
+mod jobs;
 mod link;
 mod roles;
 mod tls;
@@ -54,13 +55,22 @@ impl Server {
         let address = self.server.address(role);
         let seed = std::fs::read_to_string(address.credentials.unwrap()).unwrap();
         let options = async_nats::ConnectOptions::with_nkey(seed.trim().to_owned());
-        let inbox = if role == Role::Learner { "_INBOX_pl_learner" } else { "_INBOX_pl_worker" };
+        let inbox = match role {
+            Role::Coordinator | Role::Worker => "_INBOX_pl_worker",
+            Role::Learner => "_INBOX_pl_learner",
+            Role::Sandbox => "_INBOX_pl_sandbox",
+        };
         let options = options.custom_inbox_prefix(inbox).request_timeout(Some(LEASE));
         options.connect(&address.url).await.unwrap()
     }
 
     async fn coordinator(&self) -> Coordinator {
-        let options = CoordinatorOptions { run: "run-1".into(), lease: LEASE, learners: Vec::new() };
+        self.coordinator_with(None).await
+    }
+
+    /// Starts a coordinator. With `jobs`, workers send jobs to sandbox machines.
+    async fn coordinator_with(&self, jobs: Option<serde_json::Value>) -> Coordinator {
+        let options = CoordinatorOptions { run: "run-1".into(), lease: LEASE, learners: Vec::new(), jobs };
         let coordinator = Coordinator::start(&self.connect(Role::Coordinator).await, &options).await.unwrap();
         coordinator.open_to_workers("0", b"manifest", Vec::new()).await.unwrap();
         coordinator

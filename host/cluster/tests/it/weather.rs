@@ -79,7 +79,8 @@ fn a_coordinator_and_workers_whose_links_are_cut_go_on() {
             Link::to(&server.server.address(Role::Worker).url).await,
         ];
         let connection = connect(&server, &ours, Role::Coordinator).await;
-        let options = CoordinatorOptions { run: "run-1".into(), lease: LEASE, learners: Vec::new() };
+        let options =
+            CoordinatorOptions { run: "run-1".into(), lease: LEASE, learners: Vec::new(), jobs: None };
         let coordinator = Arc::new(Coordinator::start(&connection, &options).await.unwrap());
         coordinator.open_to_workers("0", b"manifest", Vec::new()).await.unwrap();
         let worker =
@@ -149,7 +150,8 @@ fn a_full_store_is_named_and_waited_for() {
         let info = tasks.info().await.unwrap().clone();
         context.update_stream(config(64, &info)).await.unwrap();
         let connection = server.connect(Role::Coordinator).await.with_patience(LEASE);
-        let options = CoordinatorOptions { run: "run-1".into(), lease: LEASE, learners: Vec::new() };
+        let options =
+            CoordinatorOptions { run: "run-1".into(), lease: LEASE, learners: Vec::new(), jobs: None };
         let second = Coordinator::start(&connection, &options).await.unwrap();
         let message = second.play(lease(3, 0), as_it_is).await.unwrap_err().to_string();
         assert!(
@@ -184,7 +186,8 @@ fn the_newest_run_is_the_one_that_was_listed_last_whatever_the_clocks_say() {
     test(async |server| {
         let connection = server.connect(Role::Coordinator).await;
         for run in ["first", "second"] {
-            let options = CoordinatorOptions { run: run.into(), lease: LEASE, learners: Vec::new() };
+            let options =
+                CoordinatorOptions { run: run.into(), lease: LEASE, learners: Vec::new(), jobs: None };
             let coordinator = Coordinator::start(&connection, &options).await.unwrap();
             coordinator.open_to_workers("0", b"manifest", Vec::new()).await.unwrap();
         }

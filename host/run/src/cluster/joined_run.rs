@@ -1,9 +1,11 @@
 //! A run of another process that this one takes part in.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pl_cluster::Worker;
 use pl_record::Lock;
+use pl_sandbox::Sandbox;
 use tch::Device;
 
 use crate::error::Error;
@@ -16,6 +18,8 @@ use crate::workflow::CheckedWorkflow;
 
 use super::cpu::cpu_kind;
 use super::manifest::Manifest;
+use super::options::no_jobs;
+use super::remote_sandbox::RemoteSandbox;
 use super::worker_files;
 
 /// Device and permissions of a process that takes part in runs.
@@ -55,6 +59,9 @@ impl JoinedRun {
         let folder: PathBuf = host.block_on(worker_files::fetch(worker))?;
         let stored = manifest.workflow.in_folder(folder.clone())?;
         let mut checked = stored.open(host, &folder, Given::new([], &folder))?;
+        if let Some(sandbox) = host.block_on(remote_sandbox(worker, part, checked.workflow.sandbox.output))? {
+            checked = checked.with_jobs_in(sandbox);
+        }
         if own.trust {
             checked.allow_wants();
         }
@@ -68,6 +75,17 @@ impl JoinedRun {
         }
         check_lock(run, &manifest.lock, now)?;
         Ok(JoinedRun { checked, session })
+    }
+}
+
+/// Returns the sandbox of a run whose code other machines run, with an output of `kept` bytes. `None` if this process runs it.
+async fn remote_sandbox(worker: &Worker, part: Part, kept: u64) -> Result<Option<Arc<dyn Sandbox>>, Error> {
+    match part {
+        Part::Trains => Ok(worker.entry().jobs.as_ref().map(|_| no_jobs())),
+        Part::Plays => {
+            let jobs = worker.jobs().await.map_err(|error| Error::cluster(error.into()))?;
+            Ok(jobs.map(|jobs| Arc::new(RemoteSandbox::new(jobs, kept)) as Arc<dyn Sandbox>))
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A cluster on this machine: a server, workers and learners that end with the run.
+//! A cluster on this machine: a server, workers, learners and a sandbox that end with the run.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::options::AttachedCommands;
 /// Environment variable with the GPUs that a process may use.
 const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
-/// A server, workers and learners on this machine.
+/// A server, workers, learners and a sandbox on this machine.
 pub(super) struct LocalCluster {
     // They end before their server.
     processes: Vec<Child>,
@@ -41,12 +41,14 @@ impl LocalCluster {
         self.server.address(Role::Coordinator)
     }
 
-    /// Starts the workers, and a process for each of the `ranks` of each learner. What they write goes to a file each.
+    /// Starts the workers, a process for each of the `ranks` of each learner, and one that runs the code of agents if `sandboxes`
+    /// is true. What they write goes to a file each.
     pub fn start_processes(
         &mut self,
         run: &str,
         learners: &[LearnerEntry],
         ranks: u32,
+        sandboxes: bool,
     ) -> Result<(), ClusterError> {
         for number in 1..=self.count {
             let name = format!("local-{number}");
@@ -69,6 +71,11 @@ impl LocalCluster {
                 }
                 self.spawn(command, &name)?;
             }
+        }
+        if sandboxes {
+            let name = "sandbox";
+            let command = self.command(&self.commands.sandbox, Role::Sandbox, (run, name));
+            self.spawn(command, name)?;
         }
         Ok(())
     }

@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pl_cluster::{LearnerEntry, MOST_LEARNERS, ServerAddress};
+use pl_sandbox::{DeniedSandbox, Sandbox};
 use pl_trainer::Trainer;
 
 use crate::error::Error;
@@ -28,6 +30,8 @@ pub struct ClusterOptions {
     pub lease: Option<Duration>,
     /// Policies whose learners are processes of their own. `None` for those of the workflow's `cluster` block.
     pub learners: Option<Vec<String>>,
+    /// Sends the code that agents write to sandbox machines, also if the workflow's `cluster` block doesn't.
+    pub sandboxes: bool,
 }
 
 /// Server between the machines.
@@ -52,7 +56,7 @@ impl Default for ClusterServer {
 
 impl ClusterServer {
     /// Returns true if the workflow's `cluster` block has an effect.
-    pub fn is_of_workflow(&self) -> bool {
+    fn is_of_workflow(&self) -> bool {
         matches!(self, ClusterServer::Workflow { .. })
     }
 }
@@ -94,6 +98,36 @@ impl ClusterOptions {
                 }))
             }
         })
+    }
+
+    /// Returns a workflow as these options have it run: without its `cluster` block if the user has chosen another server, or
+    /// none, and without a sandbox in this process if other machines run the code of agents.
+    ///
+    /// # Errors
+    /// If there is no server between this process and sandbox machines.
+    pub fn applied_to(&self, checked: CheckedWorkflow) -> Result<CheckedWorkflow, Error> {
+        let checked = if self.server.is_of_workflow() { checked } else { checked.without_cluster() };
+        match self.sandboxes_of(&checked)? {
+            // This process plays nothing.
+            true => Ok(checked.with_jobs_in(no_jobs())),
+            false => Ok(checked),
+        }
+    }
+
+    /// Returns true if sandbox machines run the code of agents.
+    ///
+    /// # Errors
+    /// If there is no server between this process and them.
+    pub(super) fn sandboxes_of(&self, checked: &CheckedWorkflow) -> Result<bool, Error> {
+        let is_alone = match &self.server {
+            ClusterServer::None => true,
+            ClusterServer::Workflow { .. } => checked.cluster().is_none(),
+            ClusterServer::Address(_) | ClusterServer::Local { .. } => false,
+        };
+        match self.sandboxes && is_alone {
+            true => Err(Error::cluster(ClusterError::NoServerForJobs)),
+            false => Ok(self.sandboxes || checked.cluster().is_some_and(|cluster| cluster.sandboxes)),
+        }
     }
 
     /// Checks that other processes can train what they are to train.
@@ -148,6 +182,11 @@ impl ClusterOptions {
     }
 }
 
+/// Returns the sandbox of a process that plays nothing.
+pub(super) fn no_jobs() -> Arc<dyn Sandbox> {
+    Arc::new(DeniedSandbox("sandbox: other machines run the code of this run\n".to_owned()))
+}
+
 /// Commands of this program for processes of a local cluster.
 #[derive(Debug, Clone)]
 pub struct AttachedCommands {
@@ -157,6 +196,8 @@ pub struct AttachedCommands {
     pub worker: Vec<OsString>,
     /// Program and arguments of a learner. The same follows, and `--policy NAME`.
     pub learner: Vec<OsString>,
+    /// Program and arguments of a sandbox machine. The same follows as for a worker.
+    pub sandbox: Vec<OsString>,
 }
 
 /// Options of a worker.

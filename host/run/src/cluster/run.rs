@@ -26,6 +26,7 @@ use super::local::LocalCluster;
 use super::manifest;
 use super::options::{ClusterOptions, RunServer};
 use super::task::Team;
+use super::unserved_jobs::UnservedJobs;
 use super::weights::{self, ModelFormats};
 
 /// File in the run folder with the name of the run's streams.
@@ -49,6 +50,8 @@ pub(crate) struct ClusterRun {
     runtime: Handle,
     /// Last step whose results were removed from the server.
     forgotten: Mutex<u64>,
+    /// Tells the user if no machine runs jobs.
+    _unserved: Option<UnservedJobs>,
     /// Ends after the coordinator.
     _local: Option<LocalCluster>,
 }
@@ -70,6 +73,8 @@ impl ClusterRun {
         let Some(server) = options.server_of(checked)? else { return Ok(None) };
         let manifest = manifest::collect(checked, stored, lock)?;
         let learners = options.learners_of(checked, &session.trainer)?;
+        let sandboxes = options.sandboxes_of(checked)?;
+        let jobs = sandboxes.then(|| json!(checked.workflow.sandbox));
         let run = name_of(root)?;
         let (address, mut local) = match server {
             RunServer::Address(address) => (address, None),
@@ -83,7 +88,7 @@ impl ClusterRun {
             let name = format!("pl-host run {run}");
             let connection = Connection::open(&address, &name, Role::Coordinator).await?;
             let (lease, learners) = (options.lease_of(checked), learners.clone());
-            let settings = CoordinatorOptions { run: run.clone(), lease, learners };
+            let settings = CoordinatorOptions { run: run.clone(), lease, learners, jobs };
             let coordinator = Coordinator::start(&connection, &settings).await?;
             let mut files = Vec::new();
             for file in manifest.files {
@@ -101,14 +106,16 @@ impl ClusterRun {
         let coordinator = Arc::new(host.block_on(starting).map_err(Error::cluster)?);
         if let Some(local) = &mut local {
             let ranks = checked.workflow.train.as_ref().map_or(1, |train| train.data_parallel);
-            local.start_processes(&run, &learners, ranks).map_err(Error::cluster)?;
+            local.start_processes(&run, &learners, ranks, sandboxes).map_err(Error::cluster)?;
         }
+        let unserved = sandboxes.then(|| UnservedJobs::watch(host, &coordinator, &run));
         Ok(Some(ClusterRun {
             coordinator,
             formats: ModelFormats::of(&session.trainer),
             learners,
             runtime: host.handle(),
             forgotten: Mutex::new(step),
+            _unserved: unserved,
             _local: local,
         }))
     }

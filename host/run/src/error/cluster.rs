@@ -26,6 +26,11 @@ pub enum ClusterError {
          add a `cluster` block"
     )]
     NoServer { policies: String },
+    /// The code of agents is to be run by other machines, and there is no server between them and this one.
+    #[error(
+        "sandbox machines run code only over a NATS server: give `--nats URL` or `--local-cluster N`, or add a `cluster` block"
+    )]
+    NoServerForJobs,
     /// A policy that is to be trained by another process is not trained.
     #[error("no learner trains policy `{policy}`; the trained policies are {}", known.join(", "))]
     NotTrained { policy: String, known: Vec<String> },

@@ -1,0 +1,304 @@
+//! The side of a process that has jobs: they are sent to sandbox machines, and the first verdict of each counts.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_nats::Subscriber;
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
+use bytes::Bytes;
+use futures::StreamExt;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::jobs::{JobInput, JobMessage, LARGEST_JOB, VerdictMessage};
+use crate::lease::{Outcome, hash_of};
+use crate::names::{Names, random_digits};
+use crate::partial_results::Parts;
+use crate::registry::find_run;
+
+/// Jobs that the server is asked to store at a time.
+const MOST_PUBLISHING: usize = 256;
+
+/// Unusable verdicts of a job after which it is given up.
+const MOST_REFUSALS: u32 = 3;
+
+/// Time for a verdict that is on its way when its job has left the queue.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Time in which a server says that it refuses a subscription.
+const REFUSAL: Duration = Duration::from_millis(200);
+
+/// Sends jobs to the sandbox machines of a run.
+pub struct JobClient {
+    shared: Arc<Shared>,
+    /// Takes verdicts, and looks after jobs that the server has lost.
+    background: [JoinHandle<()>; 2],
+}
+
+struct Shared {
+    connection: Connection,
+    names: Names,
+    /// Name of this process in the subject of its verdicts.
+    requester: String,
+    jobs: Stream,
+    waiting: Mutex<HashMap<String, Waiting>>,
+    publishing: Semaphore,
+}
+
+/// A job whose verdict is awaited.
+struct Waiting {
+    sender: oneshot::Sender<Result<Vec<u8>, Error>>,
+    job: Arc<Vec<u8>>,
+    /// Its message in the work queue. 0 before it is there.
+    sequence: u64,
+    published: Instant,
+    /// Number of earlier messages of it.
+    reissues: u32,
+    /// Parts of verdicts, by machine.
+    parts: BTreeMap<String, Parts>,
+}
+
+/// Removes a job that nobody waits for any more.
+struct Forget<'s> {
+    shared: &'s Shared,
+    key: &'s str,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.shared.waiting().remove(self.key);
+    }
+}
+
+impl JobClient {
+    /// Opens the queue of a run's jobs. One that has waited for as long as `lease` is looked for at the server, and again after
+    /// each such time.
+    ///
+    /// # Errors
+    /// [`Error::NoSandboxAccount`] if the server's configuration knows no sandbox machines; if the server fails.
+    pub async fn open(connection: &Connection, run: &str, lease: Duration) -> Result<JobClient, Error> {
+        let names = Names::new(run);
+        let requester = random_digits(16);
+        let verdicts = connection.client.subscribe(names.verdict_subject(&requester)).await;
+        let verdicts = verdicts.map_err(connection.failed("listen for verdicts"))?;
+        // The answer comes after a refusal of the subscription.
+        let jobs =
+            connection.persist("open the jobs of the run", || connection.context.get_stream(names.jobs()));
+        let refused = |reason| Error::NoSandboxAccount { server: connection.server().to_owned(), reason };
+        let jobs = jobs.await.map_err(|error| match error {
+            Error::Refused { reason, .. } => refused(reason),
+            error => error,
+        })?;
+        if let Ok(reason) = tokio::time::timeout(REFUSAL, connection.refused()).await {
+            return Err(refused(reason));
+        }
+        let publishing = Semaphore::new(MOST_PUBLISHING);
+        let (connection, waiting) = (connection.clone(), Mutex::default());
+        let shared = Arc::new(Shared { connection, names, requester, jobs, waiting, publishing });
+        let background = [
+            tokio::spawn(receive_all(Arc::clone(&shared), verdicts)),
+            tokio::spawn(reissue_all(Arc::clone(&shared), lease)),
+        ];
+        Ok(JobClient { shared, background })
+    }
+
+    /// Sends a job, and waits for the first verdict that `check` takes. Other verdicts are dropped, and the job is sent again.
+    ///
+    /// # Errors
+    /// [`Error::Job`] if no machine can run it; [`Error::Ended`] if the run ends; if the server is away for minutes.
+    pub async fn run<T, E: Display>(
+        &self,
+        job: Vec<u8>,
+        check: impl Fn(&[u8]) -> Result<T, E>,
+    ) -> Result<T, Error> {
+        if job.len() > LARGEST_JOB {
+            let reason = format!("it has {} bytes, and {LARGEST_JOB} are allowed", job.len());
+            return Err(Error::Job { reason });
+        }
+        let job = Arc::new(job);
+        let mut refused = 0;
+        loop {
+            let verdict = self.verdict(&job).await?;
+            let reason = match check(&verdict) {
+                Ok(verdict) => return Ok(verdict),
+                Err(reason) => reason.to_string(),
+            };
+            tracing::warn!(reason, "a verdict is not usable, and is dropped");
+            refused += 1;
+            if refused > MOST_REFUSALS {
+                return Err(Error::Job {
+                    reason: format!("{refused} verdicts are not usable; the last one: {reason}"),
+                });
+            }
+        }
+    }
+
+    async fn verdict(&self, job: &Arc<Vec<u8>>) -> Result<Vec<u8>, Error> {
+        let shared = &*self.shared;
+        let mut hash = hash_of(job);
+        hash.truncate(16);
+        let key = format!("{hash}-{}", random_digits(16));
+        let (sender, receiver) = oneshot::channel();
+        let (job, published, parts) = (Arc::clone(job), Instant::now(), BTreeMap::new());
+        let waiting = Waiting { sender, job: Arc::clone(&job), sequence: 0, published, reissues: 0, parts };
+        shared.waiting().insert(key.clone(), waiting);
+        // If the caller is cancelled.
+        let _forget = Forget { shared, key: &key };
+        shared.publish(&key, &job, 0).await?;
+        receiver.await.map_err(|_| Error::Ended { run: shared.names.run.clone() })?
+    }
+}
+
+impl Drop for JobClient {
+    fn drop(&mut self) {
+        self.background.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores a job in the queue, its parts first if it is larger than a message may be.
+    async fn publish(&self, key: &str, job: &[u8], reissue: u32) -> Result<(), Error> {
+        let largest = self.connection.largest_message();
+        let input = if job.len() > largest {
+            let mut count = 0;
+            for part in job.chunks(largest) {
+                let subject = self.names.input_subject(key, count);
+                self.store(subject, part.to_vec().into(), format!("{key}-{reissue}-{count}")).await?;
+                count += 1;
+            }
+            JobInput::Parts(count)
+        } else {
+            JobInput::Inline(job.to_vec())
+        };
+        let message = JobMessage { key: key.to_owned(), requester: self.requester.clone(), input };
+        let encoded = postcard::to_allocvec(&message).map_err(self.connection.failed("encode a job"))?;
+        let sequence =
+            self.store(self.names.job_subject(), encoded.into(), format!("{key}-{reissue}")).await?;
+        if let Some(waiting) = self.waiting().get_mut(key) {
+            (waiting.sequence, waiting.published, waiting.reissues) = (sequence, Instant::now(), reissue);
+        }
+        Ok(())
+    }
+
+    /// Stores a message. Returns its place in the stream.
+    async fn store(&self, subject: String, payload: Bytes, id: String) -> Result<u64, Error> {
+        let publish = || async {
+            let message = PublishMessage::build().payload(payload.clone()).message_id(&id);
+            self.connection.context.send_publish(subject.clone(), message).await?.await
+        };
+        let _turn = self.publishing.acquire().await;
+        Ok(self.connection.persist("publish a job", publish).await?.sequence)
+    }
+
+    /// Takes over a verdict, or a part of it. Of several of a job, the first counts.
+    fn receive(&self, message: VerdictMessage) {
+        let VerdictMessage { key, machine, outcome } = message;
+        let mut all = self.waiting();
+        let Some(waiting) = all.get_mut(&key) else {
+            tracing::debug!(key, machine, "a verdict is late, and is dropped");
+            return;
+        };
+        let whole = match outcome {
+            Outcome::Part { index, bytes } => {
+                waiting.parts.entry(machine).or_default().add(index, bytes);
+                return;
+            }
+            Outcome::Parts { count, hash } => {
+                let parts = waiting.parts.remove(&machine).unwrap_or_default();
+                parts.join(count).filter(|bytes| hash_of(bytes) == hash).map(Ok)
+            }
+            Outcome::Inline { hash, bytes } => Some(bytes).filter(|bytes| hash_of(bytes) == hash).map(Ok),
+            Outcome::Failed { reason } => Some(Err(Error::Job { reason })),
+        };
+        // A job whose verdict is dropped is published again after a while.
+        let Some(result) = whole else {
+            tracing::warn!(machine, "a verdict is not whole or differs from its hash, and is dropped");
+            return;
+        };
+        if let Some(waiting) = all.remove(&key) {
+            // The receiver may be gone.
+            drop(waiting.sender.send(result));
+        }
+    }
+
+    /// Publishes jobs again that have left the queue without a verdict: the server has lost them, or their verdicts.
+    async fn reissue(&self, older_than: Duration) {
+        let is_old = |waiting: &Waiting| waiting.sequence > 0 && waiting.published.elapsed() >= older_than;
+        let old: Vec<(String, u64)> = {
+            let all = self.waiting();
+            let old = all.iter().filter(|(_, waiting)| is_old(waiting));
+            old.map(|(key, waiting)| (key.clone(), waiting.sequence)).collect()
+        };
+        let mut lost = Vec::new();
+        for (key, sequence) in old {
+            match self.is_queued(&key, sequence).await {
+                Some(false) => lost.push(key),
+                Some(true) => {}
+                // It can't tell. If the run has ended, no verdict will come.
+                None => return self.end_with_run().await,
+            }
+        }
+        if lost.is_empty() {
+            return;
+        }
+        tokio::time::sleep(GRACE).await;
+        for key in lost {
+            let again = self.waiting().get(&key).map(|own| (Arc::clone(&own.job), own.reissues));
+            let Some((job, reissues)) = again else { continue };
+            tracing::warn!(key, "a job has left the queue without a verdict, and is sent again");
+            if let Err(error) = self.publish(&key, &job, reissues + 1).await {
+                tracing::warn!(%error, "a lost job was not sent again");
+            }
+        }
+    }
+
+    /// Returns true if the queue has a job, false if not. `None` if the server doesn't say.
+    async fn is_queued(&self, key: &str, sequence: u64) -> Option<bool> {
+        match self.jobs.get_raw_message(sequence).await {
+            // A queue that was made again after a restart of the server has other jobs at the same places.
+            Ok(message) => {
+                let own = postcard::from_bytes::<JobMessage>(&message.payload);
+                Some(own.is_ok_and(|own| own.key == key))
+            }
+            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Some(false),
+            Err(_) => None,
+        }
+    }
+
+    /// Ends all requests if the run has ended.
+    async fn end_with_run(&self) {
+        if let Ok(None) = find_run(&self.connection, &self.names.run).await {
+            // Dropped senders tell their receivers.
+            self.waiting().clear();
+        }
+    }
+}
+
+async fn receive_all(shared: Arc<Shared>, mut verdicts: Subscriber) {
+    while let Some(message) = verdicts.next().await {
+        match postcard::from_bytes::<VerdictMessage>(&message.payload) {
+            Ok(verdict) => shared.receive(verdict),
+            Err(error) => tracing::warn!(%error, "a message is not a verdict, and is dropped"),
+        }
+    }
+}
+
+async fn reissue_all(shared: Arc<Shared>, lease: Duration) {
+    loop {
+        let older_than = tokio::select! {
+            // A server that was started again has lost all of them.
+            () = shared.connection.reconnected() => Duration::ZERO,
+            () = tokio::time::sleep(lease) => lease,
+        };
+        shared.reissue(older_than).await;
+    }
+}

@@ -1,0 +1,199 @@
+//! A sandbox machine: runs the code that agents write in runs that other processes coordinate. It loads no model and no plugin.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use pl_cluster::{Connection, JobRunner, NextJob, Role, RunEntry, SandboxStatus, ServerAddress, TakenJob};
+use pl_dsl::workflow::Sandbox as SandboxBlock;
+use pl_sandbox::{Ending, Job, Sandbox, Verdict};
+
+use crate::error::Error;
+use crate::error::cluster::ClusterError;
+use crate::host::Host;
+use crate::progress::Notice;
+use crate::sandbox::LazyWorkers;
+use crate::stop_request::StopRequest;
+
+/// Pause before a server is asked again for runs.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Pause before a job that was lost here is delivered again.
+const GIVE_BACK: Duration = Duration::from_secs(1);
+
+/// Time between two looks at the request to stop.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Options of a sandbox machine.
+#[derive(Debug, Clone)]
+pub struct SandboxMachineOptions {
+    pub address: ServerAddress,
+    /// Run to take part in. `None` for the newest of the server that has jobs, and after its end for the next.
+    pub run: Option<String>,
+    /// Name in messages and in the status. Unique among the sandbox machines of a run.
+    pub name: String,
+    /// Jobs that are run at a time.
+    pub slots: u32,
+    /// Docker engines for runs with the `docker` backend, in place of those of the run. Empty for that of this machine.
+    pub endpoints: Vec<String>,
+    /// Folder with the certificates for these engines.
+    pub certificates: Option<PathBuf>,
+}
+
+/// Runs jobs until a stop is requested, or the run that was asked for has ended.
+///
+/// # Errors
+/// If the server is away, or the sandbox of the run can't be started here.
+pub fn run_jobs(host: &Host, options: &SandboxMachineOptions, stop: &StopRequest) -> Result<(), Error> {
+    let name = format!("pl-host sandbox {}", options.name);
+    let failed = |error: pl_cluster::Error| Error::cluster(error.into());
+    let connection =
+        host.block_on(Connection::open(&options.address, &name, Role::Sandbox)).map_err(failed)?;
+    while !stop.is_requested() {
+        let is_wanted = |entry: &RunEntry| match &options.run {
+            Some(run) => *run == entry.run,
+            None => entry.jobs.is_some(),
+        };
+        let runs = host.block_on(pl_cluster::runs(&connection)).map_err(failed)?;
+        let Some(entry) = runs.into_iter().find(is_wanted) else {
+            std::thread::sleep(PAUSE);
+            continue;
+        };
+        let runner = match host.block_on(JobRunner::join(&connection, &entry.run, &options.name)) {
+            Ok(runner) => runner,
+            // It has ended since it was listed.
+            Err(pl_cluster::Error::NoRun { .. }) if options.run.is_none() => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        take_part(host, &runner, options, stop)?;
+        if options.run.is_some() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Runs jobs of a run until it has ended, or a stop is requested.
+fn take_part(
+    host: &Host,
+    runner: &JobRunner,
+    options: &SandboxMachineOptions,
+    stop: &StopRequest,
+) -> Result<(), Error> {
+    let run = runner.entry().run.clone();
+    let block = settings(runner.entry(), options)?;
+    let sandbox = LazyWorkers::started(host, &block, Path::new(""))?;
+    host.notify(Notice::JoinedRun { run: run.clone() });
+    let machine =
+        Machine { sandbox, options: options.clone(), running: AtomicU32::new(0), done: AtomicU64::new(0) };
+    let machine = Arc::new(machine);
+    let ended = host.block_on(async {
+        let answering = {
+            let (runner, machine) = (runner.clone(), Arc::clone(&machine));
+            tokio::spawn(async move { runner.answer_status(|| machine.status()).await })
+        };
+        let slots = (0..options.slots.max(1)).map(|_| {
+            let (runner, machine, stop) = (runner.clone(), Arc::clone(&machine), stop.clone());
+            tokio::spawn(async move { machine.fill_slot(&runner, &stop).await })
+        });
+        let mut ended = Ok(());
+        for slot in join_all(slots.collect::<Vec<_>>()).await {
+            ended = ended.and(slot.map_err(Error::from).flatten());
+        }
+        answering.abort();
+        ended
+    });
+    let played = machine.done.load(Ordering::Relaxed);
+    host.notify(Notice::LeftRun { run, played });
+    ended
+}
+
+/// Returns the `sandbox` block of a run, with the workers and the engines of this machine.
+fn settings(entry: &RunEntry, options: &SandboxMachineOptions) -> Result<SandboxBlock, Error> {
+    let jobs = entry.jobs.clone().unwrap_or_default();
+    let mut block: SandboxBlock = serde_json::from_value(jobs).map_err(|error| {
+        let (what, reason) = (format!("the sandbox of run {}", entry.run), error.to_string());
+        Error::cluster(ClusterError::Unreadable { what, reason })
+    })?;
+    block.workers = options.slots;
+    if let Some(docker) = &mut block.docker {
+        // Whoever starts this process decides what it connects to, not a run.
+        docker.endpoints.clone_from(&options.endpoints);
+        docker.certificates = options.certificates.as_ref().map(|path| path.display().to_string());
+    }
+    Ok(block)
+}
+
+/// The workers of this machine.
+struct Machine {
+    sandbox: Arc<dyn Sandbox>,
+    options: SandboxMachineOptions,
+    running: AtomicU32,
+    done: AtomicU64,
+}
+
+impl Machine {
+    fn status(&self) -> SandboxStatus {
+        SandboxStatus {
+            sandbox: self.options.name.clone(),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            slots: self.options.slots,
+            running: self.running.load(Ordering::Relaxed),
+            done: self.done.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes and runs one job after the other. One that has begun is finished before a stop.
+    async fn fill_slot(&self, runner: &JobRunner, stop: &StopRequest) -> Result<(), Error> {
+        loop {
+            let next = tokio::select! {
+                next = runner.next() => next,
+                () = requested(stop) => return Ok(()),
+            };
+            match next.map_err(|error| Error::cluster(error.into()))? {
+                NextJob::Run(task) => {
+                    self.running.fetch_add(1, Ordering::Relaxed);
+                    self.run(*task).await;
+                    self.running.fetch_sub(1, Ordering::Relaxed);
+                }
+                NextJob::Idle => {}
+                NextJob::Ended => return Ok(()),
+            }
+        }
+    }
+
+    async fn run(&self, task: TakenJob) {
+        let verdict = match postcard::from_bytes::<Job>(&task.job) {
+            Ok(job) => self.sandbox.execute(vec![job]).await.pop(),
+            Err(error) => Some(Verdict::from_sandbox(Ending::Error, format!("sandbox: {error}\n"), true)),
+        };
+        // Another machine may have better luck; the queue counts how often it is tried.
+        let is_lost = |verdict: &Verdict| verdict.ending == Ending::LostWorker && !verdict.reproducible;
+        let Some(verdict) = verdict.filter(|verdict| !is_lost(verdict)) else {
+            tracing::warn!("a job was lost here, and is given back");
+            return task.give_back(GIVE_BACK).await;
+        };
+        let sent = match postcard::to_allocvec(&verdict) {
+            Ok(encoded) => task.finish(&encoded).await.map_err(ClusterError::from),
+            Err(error) => {
+                let (what, reason) = ("a verdict".to_owned(), error.to_string());
+                Err(ClusterError::Unreadable { what, reason })
+            }
+        };
+        match sent {
+            Ok(()) => {
+                self.done.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => tracing::warn!(%error, "a verdict was not sent"),
+        }
+    }
+}
+
+/// Waits until a stop is requested.
+async fn requested(stop: &StopRequest) {
+    while !stop.is_requested() {
+        tokio::time::sleep(LOOK).await;
+    }
+}
