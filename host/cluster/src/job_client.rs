@@ -63,7 +63,7 @@ struct Waiting {
     parts: BTreeMap<String, Parts>,
 }
 
-/// Removes a job that nobody waits for any more.
+/// Removes a job whose caller has stopped waiting.
 struct Forget<'s> {
     shared: &'s Shared,
     key: &'s str,

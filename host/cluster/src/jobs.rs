@@ -1,7 +1,7 @@
 //! The queue of jobs: the code that models write, on its way to sandbox machines, and its verdicts on their way back.
 //!
-//! Jobs are a work queue in the server's memory, which a restart of the server empties: whoever waits for a verdict publishes
-//! its job again. Verdicts are messages that nobody stores.
+//! Jobs are a work queue in the server's memory, which a restart of the server empties: a process that waits for a verdict publishes
+//! its job again. Verdicts are messages that are stored nowhere.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::streams::create_stream;
 /// Largest number of requests for a job that wait, and of jobs that are run at a time.
 const MOST_RUNNING: i64 = 65_536;
 
-/// Age at which the server drops a job. Whoever still waits for its verdict has published it again, so that only jobs of
+/// Age at which the server drops a job. A process that still waits for its verdict has published it again, so that only jobs of
 /// processes that are gone are dropped.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
@@ -113,7 +113,7 @@ pub(crate) async fn keep_queue(connection: Connection, names: Names, lease: Dura
     }
 }
 
-/// Returns the number of jobs that wait if nobody takes any.
+/// Returns the number of jobs that wait if no machine takes any.
 pub(crate) async fn unserved(connection: &Connection, names: &Names) -> Option<u64> {
     let consumer = connection.context.get_consumer_from_stream::<pull::Config, _, _>(SANDBOXES, names.jobs());
     let consumer = consumer.await.ok()?;

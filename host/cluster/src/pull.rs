@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use crate::connection::Connection;
 
-/// Deliveries of a message after which nobody works on it any more.
+/// Deliveries of a message after which it is given up.
 pub(crate) const MOST_DELIVERIES: i64 = 5;
 
 /// Time that a request for a message waits at the server. The end of a run, or of the connection, ends it before. Thousands of

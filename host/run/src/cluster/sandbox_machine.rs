@@ -119,7 +119,7 @@ fn settings(entry: &RunEntry, options: &SandboxMachineOptions) -> Result<Sandbox
     })?;
     block.workers = options.slots;
     if let Some(docker) = &mut block.docker {
-        // Whoever starts this process decides what it connects to, not a run.
+        // The user of this machine decides what it connects to, not a run.
         docker.endpoints.clone_from(&options.endpoints);
         docker.certificates = options.certificates.as_ref().map(|path| path.display().to_string());
     }
