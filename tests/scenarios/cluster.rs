@@ -294,6 +294,43 @@ fn ranks_that_are_killed_are_replaced() {
 }
 
 #[test]
+fn weights_in_a_shared_folder_have_the_same_bits() {
+    let Some(nats) = Nats::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let shared = folder.path().join("weights");
+    let place = ["--weights-folder", shared.to_str().unwrap()];
+    let file = scenario("letters/flat-l3.mas");
+    let settings = ["--set", "train.schedule=async"];
+    let reference = one_process(folder.path(), &file, &settings);
+    let out = folder.path().join("folder");
+    let local = ["--local-cluster", "2", "--learners", "second"];
+    let child = Process::start(run(&file, &out, &settings).args(local).args(place));
+    await_that("a version is a delta", || {
+        let has_delta = |folder: &Path| {
+            let names =
+                std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+            names.into_iter().any(|name| name.to_string_lossy().ends_with(".delta"))
+        };
+        let runs = std::fs::read_dir(&shared).into_iter().flatten().flatten();
+        runs.into_iter().any(|run| has_delta(&run.path().join("0")) || has_delta(&run.path().join("1")))
+    });
+    ends(child);
+    assert_equal_runs(&reference, &out, "weights in a folder");
+    assert_eq!(std::fs::read_dir(&shared).unwrap().count(), 0, "weights are left");
+    // A worker that doesn't know the folder is told.
+    let out = folder.path().join("waits");
+    let _run = Process::start(nats.run(&file, &out, &settings).args(place));
+    let mut worker = nats.worker_command("one");
+    await_that("the run is listed", || {
+        let mut status = pl_host();
+        status.args(["cluster", "status", "--json", "--nats", &nats.url()]);
+        status.output().is_ok_and(|output| stdout(&output).contains("\"run\""))
+    });
+    let message = stderr(&worker.output().unwrap());
+    assert!(message.contains("name it by --weights-folder"), "{message}");
+}
+
+#[test]
 fn a_rank_that_is_none_is_told_how_many_there_are() {
     let Some(nats) = Nats::start() else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -24,6 +24,7 @@ mod task;
 mod unserved_jobs;
 mod update_task;
 mod weights;
+mod weights_folder;
 mod worker;
 mod worker_files;
 mod worker_weights;

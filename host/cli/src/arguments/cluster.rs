@@ -52,6 +52,10 @@ pub struct ClusterRunArgs {
     /// `cluster.sandboxes`]
     #[arg(long, conflicts_with = "no_cluster")]
     pub sandboxes: bool,
+    /// Folder that all machines of the run share, for the weights of its policies: whole models are too large for the server
+    /// [default: the server keeps them]
+    #[arg(long, value_name = "DIR", conflicts_with = "no_cluster")]
+    pub weights_folder: Option<PathBuf>,
     /// Seconds after which the tasks of a worker that is gone are played by another [default: `cluster.lease`, or 30]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub lease: Option<u64>,
@@ -85,6 +89,9 @@ pub struct ParticipantArgs {
     /// Allow runs to use the files, hosts and variables of this machine that their workflows name
     #[arg(long)]
     pub trust: bool,
+    /// Folder with the weights of runs that keep them in one, as this machine has it
+    #[arg(long, value_name = "DIR")]
+    pub weights_folder: Option<PathBuf>,
     /// Take part although the coordinator has another kind of CPU: the bits of the run then depend on who does what
     #[arg(long)]
     pub mixed_cpus: bool,

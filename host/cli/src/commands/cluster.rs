@@ -51,7 +51,8 @@ pub fn options(arguments: &ClusterRunArgs, device: &[&str]) -> Result<ClusterOpt
     };
     let lease = arguments.lease.map(Duration::from_secs);
     let (learners, sandboxes) = (arguments.learners.clone(), arguments.sandboxes);
-    Ok(ClusterOptions { server, lease, learners, sandboxes })
+    let weights_folder = arguments.weights_folder.clone();
+    Ok(ClusterOptions { server, lease, learners, weights_folder, sandboxes })
 }
 
 fn attached_commands(device: &[&str]) -> Result<AttachedCommands, CommandError> {

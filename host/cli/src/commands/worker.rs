@@ -23,8 +23,8 @@ pub fn run(app: &App, arguments: &WorkerArgs) -> CommandResult {
 
 /// Returns what this process allows and has.
 pub fn participant(app: &App, arguments: &ParticipantArgs) -> Result<Participant, CommandError> {
-    let ParticipantArgs { device, trust, mixed_cpus } = arguments.clone();
-    Ok(Participant { device: select_device(&app.host, device.into())?, trust, mixed_cpus })
+    let ParticipantArgs { device, trust, weights_folder, mixed_cpus } = arguments.clone();
+    Ok(Participant { device: select_device(&app.host, device.into())?, trust, weights_folder, mixed_cpus })
 }
 
 /// Returns a name that no other process of a run has: of the machine and the process.

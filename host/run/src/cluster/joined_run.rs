@@ -28,6 +28,8 @@ pub struct Participant {
     pub device: Device,
     /// Allows runs to use the files, hosts and variables of this machine that their workflows name.
     pub trust: bool,
+    /// Folder with the weights of runs, which all machines of a run share. `None` for those that the server keeps.
+    pub weights_folder: Option<PathBuf>,
     /// Takes part although this CPU is of another kind than the coordinator's, so that the bits of the run may depend on
     /// who does what.
     pub mixed_cpus: bool,
@@ -56,6 +58,10 @@ impl JoinedRun {
         let run = &worker.entry().run;
         let manifest = host.block_on(manifest(worker))?;
         check_cpu(run, &manifest.cpu, own)?;
+        if manifest.weights_in_folder != own.weights_folder.is_some() {
+            let (run, in_folder) = (run.clone(), manifest.weights_in_folder);
+            return Err(Error::cluster(ClusterError::WeightsPlace { run, in_folder }));
+        }
         let folder: PathBuf = host.block_on(worker_files::fetch(worker))?;
         let stored = manifest.workflow.in_folder(folder.clone())?;
         let mut checked = stored.open(host, &folder, Given::new([], &folder))?;
@@ -131,7 +137,8 @@ mod tests {
 
     #[test]
     fn another_kind_of_cpu_is_refused_unless_the_user_takes_it() {
-        let own = |mixed_cpus| Participant { device: Device::Cpu, trust: false, mixed_cpus };
+        let own =
+            |mixed_cpus| Participant { device: Device::Cpu, trust: false, weights_folder: None, mixed_cpus };
         check_cpu("run-1", &cpu_kind(), &own(false)).unwrap();
         let message = check_cpu("run-1", "riscv64", &own(false)).unwrap_err().to_string();
         assert!(

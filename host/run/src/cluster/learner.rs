@@ -26,8 +26,11 @@ use crate::update_source::UpdateSource;
 use super::cpu::cpu_kind;
 use super::joined_run::{JoinedRun, Part, Participant};
 use super::ranks::{RankPlace, RankTask, Ranks};
-use super::update_task::{self, History, LearnerTask, SourceRef, UpdateRef, UpdateResult, Wanted};
+use super::update_task::{
+    self, History, LearnerTask, SentWeights, SourceRef, UpdateRef, UpdateResult, Wanted,
+};
 use super::weights::{self, ModelFormats};
+use super::weights_folder::WeightsFolder;
 
 /// Pause before a server is asked again for runs.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -142,7 +145,9 @@ fn take_part(
         Ranks::new(place, (name, count), &options.address, options.participant.device)
     });
     let ranks = ranks.transpose()?;
-    let mut process = LearnerProcess::new(host, worker.clone(), session.trainer, learner, ranks)?;
+    let folder = options.participant.weights_folder.as_deref();
+    let folder = folder.map(|shared| WeightsFolder::new(shared, &run));
+    let mut process = LearnerProcess::new(host, worker.clone(), session.trainer, learner, ranks, folder)?;
     let ended = match &options.place {
         Some(place) if place.rank > 0 => process.follow(&counters, stop),
         _ => process.take_leases(&counters, stop),
@@ -186,6 +191,8 @@ struct LearnerProcess<'h> {
     result: Option<Vec<u8>>,
     /// The ranks that share the updates. `None` if this process does them alone.
     ranks: Option<Ranks>,
+    /// `None` if weights are sent with the results.
+    weights_folder: Option<WeightsFolder>,
 }
 
 impl<'h> LearnerProcess<'h> {
@@ -195,13 +202,25 @@ impl<'h> LearnerProcess<'h> {
         trainer: Trainer,
         learner: usize,
         ranks: Option<Ranks>,
+        weights_folder: Option<WeightsFolder>,
     ) -> Result<LearnerProcess<'h>, Error> {
         let failed = |source| Error::cluster(ClusterError::File { path: std::env::temp_dir(), source });
         let start = tempfile::Builder::new().prefix("pl-host-learner-").tempdir().map_err(failed)?;
         trainer.save_learner(&start.path().join("state"), learner, 0).map_err(Error::setup)?;
         let formats = ModelFormats::of(&trainer);
         let held = Some(History::default());
-        Ok(LearnerProcess { host, worker, trainer, learner, formats, start, held, result: None, ranks })
+        Ok(LearnerProcess {
+            host,
+            worker,
+            trainer,
+            learner,
+            formats,
+            start,
+            held,
+            result: None,
+            ranks,
+            weights_folder,
+        })
     }
 
     /// Does the updates of leases, as rank 0 if there are several, until the run has ended or a stop is requested.
@@ -378,12 +397,14 @@ impl<'h> LearnerProcess<'h> {
     }
 
     /// Returns the weights after the update of a step. `None` if it left them as they were.
-    fn weights(&mut self, step: u64) -> Result<Option<Vec<u8>>, Error> {
+    fn weights(&mut self, step: u64) -> Result<Option<SentWeights>, Error> {
         let learners = self.trainer.learners_to_train()?;
         let Some(own) = learners.get(self.learner).filter(|own| own.is_due(step)) else { return Ok(None) };
         let versions = PolicyVersions::new(own.served(false));
         let learner = u32::try_from(self.learner).unwrap_or(u32::MAX);
-        weights::encode(learner, step, &versions, &self.formats).map(Some).map_err(Error::cluster)
+        let bytes = weights::encode(learner, step, &versions, &self.formats).map_err(Error::cluster)?;
+        let Some(folder) = &self.weights_folder else { return Ok(Some(SentWeights::Inline(bytes))) };
+        folder.put(learner, &bytes).map(|hash| Some(SentWeights::InFolder(hash))).map_err(Error::cluster)
     }
 
     fn blob(&self, hash: &str) -> Result<Vec<u8>, Error> {

@@ -49,10 +49,12 @@ impl LocalCluster {
         learners: &[LearnerEntry],
         ranks: u32,
         sandboxes: bool,
+        weights_folder: Option<&Path>,
     ) -> Result<(), ClusterError> {
         for number in 1..=self.count {
             let name = format!("local-{number}");
-            let command = self.command(&self.commands.worker, Role::Worker, (run, &name));
+            let mut command = self.command(&self.commands.worker, Role::Worker, (run, &name));
+            weights_folder.iter().for_each(|folder| drop(command.arg("--weights-folder").arg(folder)));
             self.spawn(command, &name)?;
         }
         let mut cards = visible_cards().into_iter().cycle();
@@ -65,6 +67,7 @@ impl LocalCluster {
                 };
                 let mut command = self.command(&self.commands.learner, Role::Learner, (run, &name));
                 command.arg("--policy").args(policies.first());
+                weights_folder.iter().for_each(|folder| drop(command.arg("--weights-folder").arg(folder)));
                 if let Some(leader) = &leader {
                     command.args(["--rank", &rank.to_string(), "--leader", leader]);
                     command.envs(cards.next().map(|card| (VISIBLE_DEVICES, card)));

@@ -26,6 +26,9 @@ pub(super) struct Manifest {
     pub lock: Lock,
     /// Kind of the coordinator's CPU.
     pub cpu: String,
+    /// True if the weights are in a folder that all machines share.
+    #[serde(default)]
+    pub weights_in_folder: bool,
 }
 
 /// The manifest of a run with its files.
@@ -50,6 +53,7 @@ pub(super) fn collect(
     checked: &CheckedWorkflow,
     stored: &StoredWorkflow,
     lock: &Lock,
+    weights_in_folder: bool,
 ) -> Result<CollectedManifest, Error> {
     check_supported(&checked.workflow)?;
     let mut stored = stored.clone();
@@ -88,7 +92,8 @@ pub(super) fn collect(
     for evaluation in &mut workflow.evaluations {
         evaluation.tasks = no_tasks();
     }
-    let manifest = Manifest { workflow: stored, lock: lock.clone(), cpu: cpu_kind() };
+    let (lock, cpu) = (lock.clone(), cpu_kind());
+    let manifest = Manifest { workflow: stored, lock, cpu, weights_in_folder };
     let bytes = serde_json::to_vec(&manifest).map_err(|error| {
         let reason = error.to_string();
         Error::cluster(ClusterError::Unreadable { what: "the workflow".to_owned(), reason })

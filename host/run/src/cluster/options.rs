@@ -30,6 +30,8 @@ pub struct ClusterOptions {
     pub lease: Option<Duration>,
     /// Policies whose learners are processes of their own. `None` for those of the workflow's `cluster` block.
     pub learners: Option<Vec<String>>,
+    /// Folder with the weights of runs, which all machines of a run share. `None` if the server keeps them.
+    pub weights_folder: Option<PathBuf>,
     /// Sends the code that agents write to sandbox machines, also if the workflow's `cluster` block doesn't.
     pub sandboxes: bool,
 }

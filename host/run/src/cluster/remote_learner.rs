@@ -75,6 +75,7 @@ impl RemoteLearner {
         self.history.updates.push(UpdateRef { step, sources: references, shuffle });
         let UpdateResult { update, weights } = self.lease(step, Wanted::Update, UpdateResult::decode).await?;
         let Some(weights) = weights else { return Ok((update, None)) };
+        let weights = self.cluster.sent_weights(self.learner, weights).await?;
         let weights = StoredWeights::decode(&weights).map_err(Error::cluster)?;
         let served = weights.serve(served, self.cluster.formats()).map_err(Error::cluster)?;
         Ok((update, Some(served)))

@@ -1,6 +1,6 @@
 //! A training run as the coordinator of workers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pl_cluster::{
@@ -21,13 +21,15 @@ use crate::stored::StoredWorkflow;
 use crate::workflow::CheckedWorkflow;
 
 use super::leased_team::LeasedTeam;
-use super::leased_weights::LeasedWeights;
+use super::leased_weights::{LeasedWeights, WeightsPlace};
 use super::local::LocalCluster;
 use super::manifest;
 use super::options::{ClusterOptions, RunServer};
 use super::task::Team;
 use super::unserved_jobs::UnservedJobs;
+use super::update_task::SentWeights;
 use super::weights::{self, ModelFormats};
+use super::weights_folder::WeightsFolder;
 
 /// File in the run folder with the name of the run's streams.
 const CLUSTER: &str = "cluster.json";
@@ -47,6 +49,8 @@ pub(crate) struct ClusterRun {
     formats: ModelFormats,
     /// Learners in processes of their own.
     learners: Vec<LearnerEntry>,
+    /// `None` if the server keeps the weights.
+    weights_folder: Option<Arc<WeightsFolder>>,
     runtime: Handle,
     /// Last step whose results were removed from the server.
     forgotten: Mutex<u64>,
@@ -71,11 +75,13 @@ impl ClusterRun {
         options: &ClusterOptions,
     ) -> Result<Option<ClusterRun>, Error> {
         let Some(server) = options.server_of(checked)? else { return Ok(None) };
-        let manifest = manifest::collect(checked, stored, lock)?;
+        let manifest = manifest::collect(checked, stored, lock, options.weights_folder.is_some())?;
         let learners = options.learners_of(checked, &session.trainer)?;
         let sandboxes = options.sandboxes_of(checked)?;
         let jobs = sandboxes.then(|| json!(checked.workflow.sandbox));
         let run = name_of(root)?;
+        let shared = options.weights_folder.as_deref();
+        let weights_folder = shared.map(|shared| Arc::new(WeightsFolder::new(shared, &run)));
         let (address, mut local) = match server {
             RunServer::Address(address) => (address, None),
             RunServer::Local { workers, commands } => {
@@ -106,13 +112,14 @@ impl ClusterRun {
         let coordinator = Arc::new(host.block_on(starting).map_err(Error::cluster)?);
         if let Some(local) = &mut local {
             let ranks = checked.workflow.train.as_ref().map_or(1, |train| train.data_parallel);
-            local.start_processes(&run, &learners, ranks, sandboxes).map_err(Error::cluster)?;
+            local.start_processes(&run, &learners, ranks, sandboxes, shared).map_err(Error::cluster)?;
         }
         let unserved = sandboxes.then(|| UnservedJobs::watch(host, &coordinator, &run));
         Ok(Some(ClusterRun {
             coordinator,
             formats: ModelFormats::of(&session.trainer),
             learners,
+            weights_folder,
             runtime: host.handle(),
             forgotten: Mutex::new(step),
             _unserved: unserved,
@@ -123,7 +130,7 @@ impl ClusterRun {
     /// Stores the weights of a learner and announces them.
     ///
     /// # Errors
-    /// If the server fails, or another coordinator has taken the run over.
+    /// If the server or the folder of the weights fails, or another coordinator has taken the run over.
     pub async fn store_weights(
         &self,
         learner: usize,
@@ -133,14 +140,37 @@ impl ClusterRun {
         let learner = u32::try_from(learner).unwrap_or(u32::MAX);
         let bytes = weights::encode(learner, update, versions, &self.formats).map_err(Error::cluster)?;
         let storing = async {
-            let hash = self.coordinator.put_blob(&bytes).await?;
+            let hash = match self.weights_folder.clone() {
+                Some(folder) => blocking(move || folder.put(learner, &bytes)).await?,
+                None => self.coordinator.put_blob(&bytes).await?,
+            };
             let reference = WeightsRef { learner, update, hash };
             self.coordinator.announce(&reference).await?;
             Ok::<_, ClusterError>(reference)
         };
         let reference = storing.await.map_err(Error::cluster)?;
-        let (coordinator, runtime) = (Arc::clone(&self.coordinator), self.runtime.clone());
-        Ok(Arc::new(LeasedWeights::new(reference, coordinator, runtime)))
+        let place = match &self.weights_folder {
+            Some(folder) => WeightsPlace::Folder(Arc::clone(folder)),
+            None => WeightsPlace::Server(Arc::clone(&self.coordinator), self.runtime.clone()),
+        };
+        Ok(Arc::new(LeasedWeights::new(reference, place)))
+    }
+
+    /// Returns the weights that a learner's process has sent.
+    ///
+    /// # Errors
+    /// If they are not in the folder of the weights.
+    pub(super) async fn sent_weights(&self, learner: usize, sent: SentWeights) -> Result<Vec<u8>, Error> {
+        let learner = u32::try_from(learner).unwrap_or(u32::MAX);
+        match (sent, self.weights_folder.clone()) {
+            (SentWeights::Inline(bytes), _) => Ok(bytes),
+            (SentWeights::InFolder(hash), Some(folder)) => {
+                blocking(move || folder.get(learner, &hash)).await.map_err(Error::cluster)
+            }
+            (SentWeights::InFolder(hash), None) => {
+                Err(Error::cluster(ClusterError::NoWeights { folder: PathBuf::new(), hash }))
+            }
+        }
     }
 
     /// Returns the positions of the learners that other processes train.
@@ -195,7 +225,17 @@ impl ClusterRun {
     /// Ends a run whose steps are all finished: workers leave it, and the server forgets it.
     pub async fn end(&self) {
         self.coordinator.end().await;
+        self.weights_folder.iter().for_each(|folder| folder.clear());
     }
+}
+
+/// Runs work that reads or writes large files on a thread of its own.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ClusterError> + Send + 'static,
+) -> Result<T, ClusterError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }
 
 /// Returns the name of the run's streams, which the run folder keeps.

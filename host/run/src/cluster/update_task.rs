@@ -68,14 +68,22 @@ pub(super) enum Wanted {
 pub(super) struct UpdateResult {
     pub update: LearnerUpdate,
     /// Weights after it ([`super::weights::encode`]). `None` if it left them as they were.
-    pub weights: Option<Vec<u8>>,
+    pub weights: Option<SentWeights>,
+}
+
+/// Weights of a result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum SentWeights {
+    Inline(Vec<u8>),
+    /// Hash of weights in the folder that all machines of the run share.
+    InFolder(String),
 }
 
 #[derive(Serialize, Deserialize)]
 struct StoredUpdate {
     /// CBOR: metrics may lack some of their fields, and have numbers that are not finite.
     update: Vec<u8>,
-    weights: Option<Vec<u8>>,
+    weights: Option<SentWeights>,
 }
 
 impl UpdateResult {

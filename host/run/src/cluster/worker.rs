@@ -24,6 +24,7 @@ use super::options::WorkerOptions;
 use super::results;
 use super::task::{TaskToPlay, Team};
 use super::weights::ModelFormats;
+use super::weights_folder::WeightsFolder;
 use super::worker_weights::WorkerWeights;
 
 /// Pause before a server is asked again for runs.
@@ -79,6 +80,7 @@ fn take_part(host: &Host, worker: &Worker, options: &WorkerOptions, stop: &StopR
             worker.clone(),
             Arc::clone(&session.router),
             ModelFormats::of(&session.trainer),
+            options.participant.weights_folder.as_deref().map(|shared| WeightsFolder::new(shared, run)),
         ),
         setups: session.scenarios.iter().map(|scenario| Arc::clone(&scenario.setup)).collect(),
         evaluations: checked.workflow.evaluations.clone(),

@@ -10,7 +10,9 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use crate::error::Error;
 use crate::generation::{PinnedTeam, PinnedVersion, PolicyRouter};
 
+use super::run::blocking;
 use super::weights::{ModelFormats, StoredWeights};
+use super::weights_folder::WeightsFolder;
 
 /// Versions of adapters that stay in memory after their last task: those of a step and of an evaluation, for each learner.
 const KEPT_VERSIONS: usize = 8;
@@ -23,6 +25,8 @@ pub(super) struct WorkerWeights {
     worker: Worker,
     router: Arc<PolicyRouter>,
     formats: ModelFormats,
+    /// `None` if the server keeps the weights.
+    folder: Option<Arc<WeightsFolder>>,
     /// The newest last.
     pinned: Mutex<VecDeque<(String, Arc<PinnedVersion>)>>,
     /// Locked for reading while a task plays, so that no whole model is replaced under it.
@@ -43,8 +47,15 @@ struct Wanted {
 }
 
 impl WorkerWeights {
-    pub fn new(worker: Worker, router: Arc<PolicyRouter>, formats: ModelFormats) -> WorkerWeights {
-        WorkerWeights { worker, router, formats, pinned: Mutex::default(), published: Arc::default() }
+    /// Weights for the engine behind `router`, from the server or from a `folder` that all machines share.
+    pub fn new(
+        worker: Worker,
+        router: Arc<PolicyRouter>,
+        formats: ModelFormats,
+        folder: Option<WeightsFolder>,
+    ) -> WorkerWeights {
+        let folder = folder.map(Arc::new);
+        WorkerWeights { worker, router, formats, folder, pinned: Mutex::default(), published: Arc::default() }
     }
 
     /// Gives the engine the weights of a lease.
@@ -69,7 +80,7 @@ impl WorkerWeights {
                 wanted.models.push((*learner, hash.clone(), None));
                 continue;
             }
-            let stored = self.fetch(hash).await?;
+            let stored = self.fetch(*learner, hash).await?;
             if stored.has_adapters() && !stored.has_models() {
                 let updates = stored.updates(&self.formats).map_err(Error::cluster)?;
                 let version = Arc::new(PinnedVersion::new(Arc::clone(&self.router), updates)?);
@@ -82,8 +93,14 @@ impl WorkerWeights {
         Ok(wanted)
     }
 
-    async fn fetch(&self, hash: &str) -> Result<StoredWeights, Error> {
-        let bytes = self.worker.blob(hash).await.map_err(|error| Error::cluster(error.into()))?;
+    async fn fetch(&self, learner: u32, hash: &str) -> Result<StoredWeights, Error> {
+        let bytes = match self.folder.clone() {
+            Some(folder) => {
+                let hash = hash.to_owned();
+                blocking(move || folder.get(learner, &hash)).await.map_err(Error::cluster)?
+            }
+            None => self.worker.blob(hash).await.map_err(|error| Error::cluster(error.into()))?,
+        };
         StoredWeights::decode(&bytes).map_err(Error::cluster)
     }
 
@@ -119,7 +136,7 @@ impl WorkerWeights {
             let stored = match stored.take() {
                 Some(stored) => stored,
                 // Another task has replaced them meanwhile.
-                None => self.fetch(hash).await?,
+                None => self.fetch(*learner, hash).await?,
             };
             for (policy, update, version) in stored.updates(&self.formats).map_err(Error::cluster)? {
                 self.router.publish_embedded(policy, update, version)?;

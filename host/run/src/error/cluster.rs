@@ -41,6 +41,19 @@ pub enum ClusterError {
         choices(known)
     )]
     NoSuchLearner { run: String, policy: Option<String>, known: Vec<String> },
+    /// Weights are not where they should be.
+    #[error(
+        "{} has no weights {hash}: see that --weights-folder is the same folder on all machines of the run",
+        folder.display()
+    )]
+    NoWeights { folder: PathBuf, hash: String },
+    /// The run keeps its weights in a folder, or doesn't.
+    #[error(
+        "run {run} {}",
+        if *in_folder { "keeps its weights in a folder: name it by --weights-folder, as this machine has it" }
+        else { "keeps its weights on the server: leave --weights-folder out" }
+    )]
+    WeightsPlace { run: String, in_folder: bool },
     /// Ranks of a learner have lost each other.
     #[error(transparent)]
     Ranks(#[from] pl_cluster::RankError),
