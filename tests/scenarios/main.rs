@@ -14,6 +14,7 @@ mod bad_input;
 mod boards;
 mod clock;
 mod cluster;
+mod cluster_learners;
 mod commands;
 mod design;
 mod determinism;

@@ -1,4 +1,4 @@
-//! Runs whose code sandbox machines run end with the bits of one process, whoever is killed.
+//! Runs whose code sandbox machines run end with the bits of one process, also after kills.
 
 use std::fs::File;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! A cluster on this machine: a server, workers, learners and a sandbox that end with the run.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -51,10 +51,14 @@ impl LocalCluster {
         sandboxes: bool,
         weights_folder: Option<&Path>,
     ) -> Result<(), ClusterError> {
+        let place: Vec<&OsStr> = match weights_folder {
+            Some(folder) => vec![OsStr::new("--weights-folder"), folder.as_os_str()],
+            None => Vec::new(),
+        };
         for number in 1..=self.count {
             let name = format!("local-{number}");
             let mut command = self.command(&self.commands.worker, Role::Worker, (run, &name));
-            weights_folder.iter().for_each(|folder| drop(command.arg("--weights-folder").arg(folder)));
+            command.args(&place);
             self.spawn(command, &name)?;
         }
         let mut cards = visible_cards().into_iter().cycle();
@@ -67,7 +71,7 @@ impl LocalCluster {
                 };
                 let mut command = self.command(&self.commands.learner, Role::Learner, (run, &name));
                 command.arg("--policy").args(policies.first());
-                weights_folder.iter().for_each(|folder| drop(command.arg("--weights-folder").arg(folder)));
+                command.args(&place);
                 if let Some(leader) = &leader {
                     command.args(["--rank", &rank.to_string(), "--leader", leader]);
                     command.envs(cards.next().map(|card| (VISIBLE_DEVICES, card)));
