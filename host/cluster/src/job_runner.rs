@@ -187,11 +187,13 @@ impl TakenJob {
             let sent = connection.client.publish(subject.clone(), encoded.into()).await;
             sent.map_err(connection.failed("send a verdict"))?;
         }
-        // On the same connection, so that the verdict is there before. The answer is not waited for: a job that is delivered
-        // again has the same verdict, and the second one is dropped.
+        // On the same connection, so that the verdict is there before. The server's answer is not waited for: a job that is
+        // delivered again has the same verdict, and the second one is dropped.
         if let Err(error) = self.message.ack_with(AckKind::Ack).await {
             tracing::debug!(%error, "an acknowledgement was lost: the job may be run again");
         }
+        // A client that is dropped doesn't send what it has not yet written.
+        connection.client.flush().await.map_err(connection.failed("send a verdict"))?;
         Ok(())
     }
 }
