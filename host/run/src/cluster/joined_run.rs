@@ -18,8 +18,7 @@ use crate::workflow::CheckedWorkflow;
 
 use super::cpu::cpu_kind;
 use super::manifest::Manifest;
-use super::options::no_jobs;
-use super::remote_sandbox::RemoteSandbox;
+use super::remote_sandbox::{RemoteSandbox, no_jobs};
 use super::worker_files;
 
 /// Device and permissions of a process that takes part in runs.

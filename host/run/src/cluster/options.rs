@@ -2,11 +2,9 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use pl_cluster::{LearnerEntry, MOST_LEARNERS, ServerAddress};
-use pl_sandbox::{DeniedSandbox, Sandbox};
 use pl_trainer::Trainer;
 
 use crate::error::Error;
@@ -14,6 +12,7 @@ use crate::error::cluster::ClusterError;
 use crate::workflow::CheckedWorkflow;
 
 use super::joined_run::Participant;
+use super::remote_sandbox::no_jobs;
 
 /// Environment variable with the token of a NATS server that asks for one.
 pub const TOKEN_VARIABLE: &str = "PL_HOST_NATS_TOKEN";
@@ -182,11 +181,6 @@ impl ClusterOptions {
     pub(super) fn lease_of(&self, checked: &CheckedWorkflow) -> Duration {
         self.lease.or_else(|| checked.cluster().map(|cluster| cluster.lease)).unwrap_or(DEFAULT_LEASE)
     }
-}
-
-/// Returns the sandbox of a process that plays nothing.
-pub(super) fn no_jobs() -> Arc<dyn Sandbox> {
-    Arc::new(DeniedSandbox("sandbox: other machines run the code of this run\n".to_owned()))
 }
 
 /// Commands of this program for processes of a local cluster.

@@ -1,9 +1,11 @@
 //! The sandbox of a process whose jobs other machines run.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures::future::join_all;
 use pl_cluster::JobClient;
-use pl_sandbox::{Ending, Job, Sandbox, Verdict};
+use pl_sandbox::{DeniedSandbox, Ending, Job, Sandbox, Verdict};
 
 use crate::error::cluster::ClusterError;
 
@@ -47,6 +49,11 @@ impl Sandbox for RemoteSandbox {
     async fn execute(&self, jobs: Vec<Job>) -> Vec<Verdict> {
         join_all(jobs.iter().map(|job| self.run(job))).await
     }
+}
+
+/// Returns the sandbox of a process that plays nothing.
+pub(super) fn no_jobs() -> Arc<dyn Sandbox> {
+    Arc::new(DeniedSandbox("sandbox: other machines run the code of this run\n".to_owned()))
 }
 
 /// Returns the verdict of a machine on a job with this number of cases, whose output is not longer than the sandbox would keep.
