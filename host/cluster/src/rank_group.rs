@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Longest time that the two sides of a new connection take to prove who they are.
 const LONGEST_HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Most numbers that go over a connection at a time, in bytes.
+/// Bytes of a number on a connection.
 const NUMBER: usize = size_of::<f32>();
 
 /// Failure of a group.
@@ -39,14 +39,14 @@ pub enum RankError {
     Refused { address: String, reason: String },
 }
 
-/// What all ranks of a group agree on.
+/// Settings that all ranks of a group have in common.
 #[derive(Debug, Clone)]
 pub struct RankSettings {
     /// Number of ranks.
     pub ranks: usize,
     /// The run and the learner.
     pub name: String,
-    /// Secret that all ranks know. Empty if there is none.
+    /// Secret that all ranks know. Empty without one.
     pub secret: Vec<u8>,
 }
 
@@ -58,19 +58,19 @@ pub struct RankGroup {
     peers: Vec<Option<TcpStream>>,
 }
 
-/// What rank 0 tells the others when all are there.
+/// Message of rank 0 to the others when all are there.
 #[derive(Debug, Serialize, Deserialize)]
 struct Members {
     /// Digits of this group alone, so that a connection to an earlier one is refused.
     group: String,
-    /// Where each rank listens. Rank 0 is connected already.
+    /// Address that each rank listens at. Rank 0 is connected already.
     addresses: Vec<SocketAddr>,
 }
 
 /// Listens at an address, for [`RankGroup::lead`].
 ///
 /// # Errors
-/// If it is none of this machine, or taken.
+/// If the address belongs to another machine, or is taken.
 pub fn listen(address: &str) -> Result<TcpListener, RankError> {
     let listener = TcpListener::bind(address).and_then(|listener| {
         listener.set_nonblocking(true)?;

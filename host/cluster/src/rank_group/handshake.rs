@@ -19,7 +19,7 @@ const KEY: &str = "pl-host 2026 ranks of a learner";
 /// Longest message of a handshake, in bytes.
 const LONGEST: u64 = 4096;
 
-/// What a rank says of itself.
+/// Introduction of a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
     /// The run and the learner; between ranks other than 0, the digits of their group.
@@ -30,7 +30,7 @@ pub(super) struct Hello {
     pub port: u16,
 }
 
-/// What the accepting side expects.
+/// Introduction that the accepting side expects.
 pub(super) struct Side<'s> {
     pub name: &'s str,
     pub ranks: usize,

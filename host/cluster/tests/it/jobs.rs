@@ -1,4 +1,4 @@
-//! The queue of jobs: each has one verdict, whoever dies and whatever is lost.
+//! The queue of jobs: each has one verdict, whichever machine dies and whatever is lost.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

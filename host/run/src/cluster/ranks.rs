@@ -30,7 +30,7 @@ pub struct RankPlace {
     pub leader: String,
 }
 
-/// What rank 0 has all ranks do.
+/// Work that rank 0 has all ranks do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum RankTask {
     /// The updates of a history that the state lacks; all of them if `anew`.

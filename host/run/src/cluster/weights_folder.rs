@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The weights of a run in a folder.
 #[derive(Debug)]
 pub(super) struct WeightsFolder {
-    /// Of the run.
+    /// Folder of the run.
     folder: PathBuf,
     state: Mutex<State>,
 }
