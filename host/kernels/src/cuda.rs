@@ -8,8 +8,9 @@
 //! between. Memory is allocated by libtorch, as tensors.
 //!
 //! [`head`] has the kernels of the output head, [`paged`] those of generation's attention, [`elementwise`] the operations between
-//! the matrix products, [`lora`] those of adapters, [`sampling`] the sampling of tokens; [`nccl`] sums over several GPUs. Their source is tested without
+//! the matrix products, [`lora`] those of adapters, [`sampling`] the sampling of tokens. Their source is tested without
 //! a GPU: `emulated.h` lets a C++ compiler make a library of it in which the threads of a block run one at a time.
+//! [`nccl`] sums over the GPUs of several processes.
 
 mod compile;
 mod driver;

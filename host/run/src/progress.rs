@@ -207,7 +207,7 @@ pub enum Notice {
         /// Tasks whose results it has stored.
         played: u64,
     },
-    /// The code of a run waits for a sandbox machine, and there is none.
+    /// The code of a run waits, because no sandbox machine takes part in it.
     NoSandboxMachine {
         /// Name of the run's streams.
         run: String,

@@ -143,7 +143,7 @@ fn parts(tensors: &[Tensor], most: i64) -> Result<Vec<Vec<Tensor>>, TchError> {
 
 /// Sums of the gradients of ranks that one process does in turn.
 pub(crate) struct RankSums {
-    /// `None` before the second rank.
+    /// `None` before the first rank.
     sums: Option<Vec<Tensor>>,
 }
 
