@@ -2,8 +2,8 @@
 //!
 //! An output row is the sum of [`Term`]s: the base weights for all rows, and for ranges of rows the second
 //! factor of an adapter, whose input is the output of the first factor. A task computes one panel of outputs
-//! for all rows: blocks of up to [`ROWS`] rows keep their sums in registers while the panel's weights are
-//! read, [`STRIDE`] inputs at a time, so that the weights are still in the cache for the next block of rows.
+//! for all rows: blocks of up to [`Simd::ROWS`] rows keep their sums in registers while the panel's weights are
+//! read, a stride of inputs at a time, so that the weights are still in the cache for the next block of rows.
 //! Every sum runs over the inputs in order, term by term, with one rounding each.
 //!
 //! Quantized weights are unpacked in registers if there are few rows, otherwise a stride at a time into memory that stays
@@ -20,11 +20,15 @@ use super::simd::{Kernel, Simd};
 use super::storage::{Bf16, F16, F32, WeightStorage};
 use super::thread_pool::{DisjointSlice, LINE, Scratch};
 
-/// Number of rows whose sums are in registers at a time: with two vectors each, half of AVX-512's registers.
-const ROWS: usize = 8;
-/// Number of inputs of one pass over the rows. The f32 weights of 32 outputs are 32 KiB, which fit into the
-/// first-level cache together with the rows. It is a number of whole blocks of quantized weights.
+/// Largest number of inputs of one pass over the rows, and that of a pass over few rows: a number of whole blocks of
+/// quantized weights.
 pub(crate) const STRIDE: usize = MAX_BLOCK;
+/// Number of inputs of one pass over many rows. With it, the f32 weights of a panel, those that are prefetched meanwhile,
+/// and the inputs of 16 rows take a third of a first-level cache of 32 KiB. It is a number of whole groups of quantized
+/// weights.
+const SHORT_STRIDE: usize = 64;
+/// Number of rows that are many: a pass over them takes longer than memory takes to send the weights of the next one.
+const MANY_ROWS: usize = 9;
 
 /// A term of a product: `matrix` times the rows of `x`, added to `rows` of the output.
 pub struct Term<'a> {
@@ -229,11 +233,15 @@ unsafe fn accumulate<S: Simd>(
 unsafe fn add_term<S: Simd, W: WeightStorage>(term: &Term<'_>, panel: usize, first: usize, sums: &mut [f32]) {
     let width = 2 * S::LANES;
     let inputs = term.matrix.inputs();
-    let blocks = term.rows.len().div_ceil(ROWS).max(1);
+    let blocks = term.rows.len().div_ceil(S::ROWS);
+    if blocks == 0 {
+        return;
+    }
+    let stride = if term.rows.len() < MANY_ROWS { STRIDE } else { SHORT_STRIDE };
     let weights = term.matrix.panel_start(panel).cast::<W::Number>();
     let mut input = 0;
     while input < inputs {
-        let count = STRIDE.min(inputs - input);
+        let count = stride.min(inputs - input);
         // SAFETY: `input + count <= inputs`, rows are below those of `x` and `sums`; a prefetch past the end
         // has no effect.
         unsafe {
@@ -243,11 +251,11 @@ unsafe fn add_term<S: Simd, W: WeightStorage>(term: &Term<'_>, panel: usize, fir
             let mut ahead = weights.cast::<u8>().add(bytes);
             let share = bytes.div_ceil(blocks * count);
             let mut row = term.rows.start;
-            while row < term.rows.end {
-                let rows = ROWS.min(term.rows.end - row);
+            for block in 0..blocks {
+                let rows = (term.rows.end - row).div_ceil(blocks - block);
                 let x = term.x.as_ptr().add(row * term.stride + term.offset + input);
                 let sums = sums.as_mut_ptr().add((row - first) * width);
-                rows_block::<S, W>(rows, x, term.stride, weights, count, sums, ahead, share);
+                Block::<W> { x, stride: term.stride, weights, count, sums, ahead, share }.add::<S>(rows);
                 ahead = ahead.wrapping_add(share * count);
                 row += rows;
             }
@@ -271,9 +279,11 @@ unsafe fn add_groups<S: Simd, F: Format>(
     let rows = term.rows.clone();
     // With more rows, the sums and the unpacked weights do not fit into the registers.
     let few = rows.len() <= S::LANES / 2;
+    let blocks = rows.len().div_ceil(S::ROWS);
+    let length = if few { STRIDE } else { SHORT_STRIDE };
     let mut input = 0;
     while input < inputs {
-        let count = STRIDE.min(inputs - input);
+        let count = length.min(inputs - input);
         let stride = QuantizedStride::new(layout, weights, input, count);
         // SAFETY: `input + count <= inputs`, strides are whole blocks, rows are below those of `x` and `sums`, and
         // `unpacked` has space for a stride; a prefetch past the end has no effect.
@@ -284,20 +294,15 @@ unsafe fn add_groups<S: Simd, F: Format>(
                 group_rows::<S, F>(rows.len(), x(rows.start), term.stride, &stride, sums);
             } else {
                 stride.unpack::<S, F>(unpacked.as_mut_ptr());
-                let unpacked = unpacked.as_ptr();
-                for row in rows.clone().step_by(ROWS) {
+                let (stride, weights) = (term.stride, unpacked.as_ptr());
+                let mut row = rows.start;
+                for block in 0..blocks {
                     let sums = sums.as_mut_ptr().add((row - first) * layout.width);
-                    let rows = ROWS.min(rows.end - row);
-                    rows_block::<S, F32>(
-                        rows,
-                        x(row),
-                        term.stride,
-                        unpacked,
-                        count,
-                        sums,
-                        unpacked.cast(),
-                        0,
-                    );
+                    let block_rows = (rows.end - row).div_ceil(blocks - block);
+                    let ahead = weights.cast();
+                    Block::<F32> { x: x(row), stride, weights, count, sums, ahead, share: 0 }
+                        .add::<S>(block_rows);
+                    row += block_rows;
                 }
             }
         }
@@ -360,30 +365,37 @@ unsafe fn group_block<S: Simd, F: Format, const M: usize>(
     }
 }
 
-/// Calls [`block`] for a number of rows.
-#[inline(always)]
-#[allow(clippy::too_many_arguments, reason = "the arguments of the innermost loop")]
-unsafe fn rows_block<S: Simd, W: WeightStorage>(
-    rows: usize,
+/// Some inputs of a panel and of a block of rows, to be added to their sums.
+#[derive(Clone, Copy)]
+struct Block<W: WeightStorage> {
+    /// Inputs of the first row, and the distance between rows.
     x: *const f32,
     stride: usize,
     weights: *const W::Number,
+    /// Number of inputs.
     count: usize,
     sums: *mut f32,
+    /// Following weights to prefetch, `share` bytes for each input.
     ahead: *const u8,
     share: usize,
-) {
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        match rows {
-            8 => block::<S, W, 8>(x, stride, weights, count, sums, ahead, share),
-            7 => block::<S, W, 7>(x, stride, weights, count, sums, ahead, share),
-            6 => block::<S, W, 6>(x, stride, weights, count, sums, ahead, share),
-            5 => block::<S, W, 5>(x, stride, weights, count, sums, ahead, share),
-            4 => block::<S, W, 4>(x, stride, weights, count, sums, ahead, share),
-            3 => block::<S, W, 3>(x, stride, weights, count, sums, ahead, share),
-            2 => block::<S, W, 2>(x, stride, weights, count, sums, ahead, share),
-            _ => block::<S, W, 1>(x, stride, weights, count, sums, ahead, share),
+}
+
+impl<W: WeightStorage> Block<W> {
+    /// Adds the inputs of a number of rows.
+    #[inline(always)]
+    unsafe fn add<S: Simd>(self, rows: usize) {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            match rows {
+                8 => S::call(BlockKernel::<W, 8>(self)),
+                7 => S::call(BlockKernel::<W, 7>(self)),
+                6 => S::call(BlockKernel::<W, 6>(self)),
+                5 => S::call(BlockKernel::<W, 5>(self)),
+                4 => S::call(BlockKernel::<W, 4>(self)),
+                3 => S::call(BlockKernel::<W, 3>(self)),
+                2 => S::call(BlockKernel::<W, 2>(self)),
+                _ => S::call(BlockKernel::<W, 1>(self)),
+            }
         }
     }
 }
@@ -416,34 +428,31 @@ unsafe fn store_sums<S: Simd, const M: usize>(sums: *mut f32, c: &[[S::V; 2]; M]
     }
 }
 
-/// Adds `count` inputs of M rows to their sums.
-#[inline(always)]
-unsafe fn block<S: Simd, W: WeightStorage, const M: usize>(
-    x: *const f32,
-    stride: usize,
-    weights: *const W::Number,
-    count: usize,
-    sums: *mut f32,
-    ahead: *const u8,
-    share: usize,
-) {
-    let width = 2 * S::LANES;
-    // SAFETY: the caller's pointers are valid for M rows, `count` inputs and a panel.
-    unsafe {
-        let mut c = load_sums::<S, M>(sums);
-        for k in 0..count {
-            let low = W::load::<S>(weights.add(k * width));
-            let high = W::load::<S>(weights.add(k * width + S::LANES));
-            S::prefetch(ahead.wrapping_add(k * share));
-            if share > LINE {
-                S::prefetch(ahead.wrapping_add(k * share + LINE));
+/// Adds a block of M rows to their sums.
+struct BlockKernel<W: WeightStorage, const M: usize>(Block<W>);
+
+impl<W: WeightStorage, const M: usize> Kernel for BlockKernel<W, M> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let width = 2 * S::LANES;
+        let Block { x, stride, weights, count, sums, ahead, share } = self.0;
+        // SAFETY: the caller's pointers are valid for M rows, `count` inputs and a panel.
+        unsafe {
+            let mut c = load_sums::<S, M>(sums);
+            for k in 0..count {
+                let low = W::load::<S>(weights.add(k * width));
+                let high = W::load::<S>(weights.add(k * width + S::LANES));
+                S::prefetch(ahead.wrapping_add(k * share));
+                if share > LINE {
+                    S::prefetch(ahead.wrapping_add(k * share + LINE));
+                }
+                for (row, c) in c.iter_mut().enumerate() {
+                    let x = S::splat(*x.add(row * stride + k));
+                    c[0] = S::fma(x, low, c[0]);
+                    c[1] = S::fma(x, high, c[1]);
+                }
             }
-            for (row, c) in c.iter_mut().enumerate() {
-                let x = S::splat(*x.add(row * stride + k));
-                c[0] = S::fma(x, low, c[0]);
-                c[1] = S::fma(x, high, c[1]);
-            }
+            store_sums::<S, M>(sums, &c);
         }
-        store_sums::<S, M>(sums, &c);
     }
 }

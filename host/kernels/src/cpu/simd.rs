@@ -94,7 +94,12 @@ pub(crate) trait Simd: Copy {
     type V: Copy;
     /// Number of lanes.
     const LANES: usize;
+    /// Number of rows whose sums, two vectors each, are in registers at a time, beside weights and inputs.
+    const ROWS: usize;
 
+    /// Runs a kernel with these instructions, as a function of its own: what its caller keeps in registers does not push the
+    /// kernel's sums out of them. The kernel's own requirements hold.
+    unsafe fn call<K: Kernel>(kernel: K);
     unsafe fn splat(x: f32) -> Self::V;
     unsafe fn load(from: *const f32) -> Self::V;
     unsafe fn store(to: *mut f32, v: Self::V);
@@ -187,7 +192,13 @@ fn each(mut f: impl FnMut(usize) -> f32) -> [f32; 8] {
 impl Simd for Portable {
     type V = [f32; 8];
     const LANES: usize = 8;
+    const ROWS: usize = 8;
 
+    #[inline(never)]
+    unsafe fn call<K: Kernel>(kernel: K) {
+        // SAFETY: guaranteed by the caller.
+        unsafe { kernel.run::<Self>() }
+    }
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self::V {
         [x; 8]
@@ -271,9 +282,23 @@ mod x86 {
     use super::{Kernel, Simd};
 
     #[target_feature(enable = "avx512f")]
+    #[inline(never)]
+    unsafe fn call_avx512<K: Kernel>(kernel: K) {
+        // SAFETY: as in `run_avx512`.
+        unsafe { kernel.run::<Avx512>() }
+    }
+
+    #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn run_avx512<K: Kernel>(kernel: K) {
         // SAFETY: the CPU has the instructions; the caller guarantees the rest.
         unsafe { kernel.run::<Avx512>() }
+    }
+
+    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline(never)]
+    unsafe fn call_avx2<K: Kernel>(kernel: K) {
+        // SAFETY: as in `run_avx2`.
+        unsafe { kernel.run::<Avx2>() }
     }
 
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -292,7 +317,12 @@ mod x86 {
     impl Simd for Avx512 {
         type V = __m512;
         const LANES: usize = 16;
+        const ROWS: usize = 8;
 
+        #[inline(always)]
+        unsafe fn call<K: Kernel>(kernel: K) {
+            unsafe { call_avx512(kernel) }
+        }
         #[inline(always)]
         unsafe fn splat(x: f32) -> Self::V {
             unsafe { _mm512_set1_ps(x) }
@@ -380,7 +410,12 @@ mod x86 {
     impl Simd for Avx2 {
         type V = __m256;
         const LANES: usize = 8;
+        const ROWS: usize = 6;
 
+        #[inline(always)]
+        unsafe fn call<K: Kernel>(kernel: K) {
+            unsafe { call_avx2(kernel) }
+        }
         #[inline(always)]
         unsafe fn splat(x: f32) -> Self::V {
             unsafe { _mm256_set1_ps(x) }
