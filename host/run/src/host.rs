@@ -112,3 +112,13 @@ pub fn plugin_engine() -> Result<Engine, Error> {
     let config = EngineConfig::plugins().cache_dir(compile_cache()?);
     Engine::new(config).map_err(Error::WasmEngine)
 }
+
+/// Returns one for plugins that the user builds: what an earlier build has in common with this one, such as an
+/// interpreter, is not compiled again.
+///
+/// # Errors
+/// Those of [`plugin_engine`].
+pub fn build_engine() -> Result<Engine, Error> {
+    let config = EngineConfig { reuse_functions: true, ..EngineConfig::plugins() };
+    Engine::new(config.cache_dir(compile_cache()?)).map_err(Error::WasmEngine)
+}

@@ -79,7 +79,7 @@ pub use error::plugin::PluginError;
 pub use error::repeat::RepeatError;
 pub use error::stored::InvalidWorkflow;
 pub use generation::{ControlError, RuntimeAdapters, RuntimeControl};
-pub use host::{Embedded, Host, plugin_engine};
+pub use host::{Embedded, Host, build_engine, plugin_engine};
 pub use memory::{Bytes, MachineMemory, MemoryEstimate};
 pub use permissions::{
     Access, AccessKind, InvalidHost, InvalidVariable, ListedValue, Permissions, SharedPermissions, Want,

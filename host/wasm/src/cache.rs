@@ -3,8 +3,8 @@
 //! An entry is two files: `KEY.cwasm`, which is mapped into memory, and `KEY.sum`, its BLAKE3. KEY is derived from the
 //! component's bytes and from everything in the engine that the code depends on. Both files are renamed into place, so
 //! another process sees a complete entry or none; an entry with a wrong sum is compiled again. Mapped code stays valid
-//! when its entry is replaced or removed. Write access to the folder means running code in this process, so only the user
-//! may have it, as for the user's programs.
+//! when its entry is replaced or removed. Components of the user's own have a third file: [`functions`](crate::functions).
+//! Write access to the folder means running code in this process, so only the user may have it, as for the user's programs.
 //!
 //! The folder is limited to [`MAX_BYTES`]: writing an entry removes the least recently used ones.
 
@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::Error;
+use crate::functions::Functions;
 
 /// Maximum size of all entries together, in bytes: about twenty interpreters, or thousands of plugins in Rust.
 const MAX_BYTES: u64 = 4 << 30;
@@ -109,12 +110,31 @@ impl Cache {
 
     /// Stores serialised code. A failure, such as a full disk, only means that the next start compiles again.
     pub(crate) fn put(&self, component: &blake3::Hash, serialized: wasmtime::Result<Vec<u8>>) {
-        let written = serialized.map_err(std::io::Error::other).and_then(|code| {
+        self.report(serialized.map_err(std::io::Error::other).and_then(|code| {
             self.write(&self.path(component, "cwasm"), &code)?;
             let sum = blake3::hash(&code).to_hex();
             self.write(&self.path(component, "sum"), sum.as_bytes())?;
             self.prune()
-        });
+        }));
+    }
+
+    /// Reads the functions of all entries.
+    pub(crate) fn read_functions(&self, functions: &Functions) {
+        let ending = format!("-{}.functions", self.engine);
+        let Ok(files) = fs::read_dir(&self.folder) else { return };
+        for file in files.flatten().filter(|file| file.file_name().to_string_lossy().ends_with(&ending)) {
+            functions.read(&file.path());
+        }
+    }
+
+    /// Stores the functions that were compiled for a component. Does nothing if there are none.
+    pub(crate) fn put_functions(&self, component: &blake3::Hash, functions: &Functions) {
+        if let Some(bytes) = functions.take_new() {
+            self.report(bytes.and_then(|bytes| self.write(&self.path(component, "functions"), &bytes)));
+        }
+    }
+
+    fn report(&self, written: std::io::Result<()>) {
         if let Err(error) = written {
             tracing::warn!(folder = %self.folder.display(), %error, "the compile cache could not be written; the next start compiles again");
         }
@@ -126,6 +146,8 @@ impl Cache {
         let renamed = ["cwasm", "sum"]
             .into_iter()
             .try_for_each(|part| fs::rename(self.path(from, part), self.path(to, part)));
+        // Most components have none.
+        let _ = fs::rename(self.path(from, "functions"), self.path(to, "functions"));
         if let Err(error) = renamed {
             tracing::debug!(folder = %self.folder.display(), %error, "the next start compiles the component again");
         }

@@ -10,6 +10,7 @@ use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationCon
 use crate::backstop::TICK;
 use crate::cache::{self, Cache};
 use crate::component::{Component, check_header};
+use crate::functions::Functions;
 use crate::guest::{Guest, Store};
 use crate::{Error, Limits, limits, wasi_clock, wasi_filesystem, wasi_random};
 
@@ -39,6 +40,9 @@ pub struct EngineConfig {
     pub keep_resident: usize,
     /// Keeps a component's debug information, so that a fault's [`crate::Stack`] has files and lines.
     pub source_lines: bool,
+    /// Keeps compiled functions in the compile cache for the next component that has the same, such as the next build of a
+    /// plugin in Python. Only for components of the user's own, because the compiler's authors call it experimental.
+    pub reuse_functions: bool,
 }
 
 impl EngineConfig {
@@ -54,6 +58,7 @@ impl EngineConfig {
             parts: 64,
             keep_resident: 256 << 10,
             source_lines: true,
+            reuse_functions: false,
         }
     }
 
@@ -70,6 +75,7 @@ impl EngineConfig {
             // Twice the memory that a sympy solve writes to.
             keep_resident: 32 << 20,
             source_lines: false,
+            reuse_functions: false,
         }
     }
 
@@ -136,6 +142,8 @@ impl EngineConfig {
 pub struct Engine {
     inner: wasmtime::Engine,
     cache: Option<Cache>,
+    /// Functions of other components, if they are used again.
+    functions: Option<Arc<Functions>>,
     episodes: Arc<Semaphore>,
     calls: Arc<Semaphore>,
     /// Total permits for episodes and for calls.
@@ -162,8 +170,13 @@ impl Engine {
     /// # Errors
     /// [`Error::Engine`] if address space is short, [`Error::Cache`] if the folder can't be created.
     pub fn new(config: EngineConfig) -> Result<Self, Error> {
-        let inner =
-            wasmtime::Engine::new(&config.wasmtime()).map_err(|error| Error::Engine(format!("{error:#}")))?;
+        let failed = |error: wasmtime::Error| Error::Engine(format!("{error:#}"));
+        let functions = config.reuse_functions.then(Arc::<Functions>::default);
+        let mut settings = config.wasmtime();
+        if let Some(functions) = &functions {
+            settings.enable_incremental_compilation(functions.clone()).map_err(failed)?;
+        }
+        let inner = wasmtime::Engine::new(&settings).map_err(failed)?;
         let cache = config.cache_dir.as_deref().map(|folder| Cache::open(folder, &inner)).transpose()?;
         let weak = inner.weak();
         std::thread::Builder::new()
@@ -179,7 +192,7 @@ impl Engine {
         let capacity = (config.instances as usize, config.calls as usize);
         let episodes = Arc::new(Semaphore::new(capacity.0));
         let calls = Arc::new(Semaphore::new(capacity.1));
-        Ok(Self { inner, cache, episodes, calls, capacity })
+        Ok(Self { inner, cache, functions, episodes, calls, capacity })
     }
 
     /// The underlying wasmtime engine.
@@ -215,8 +228,15 @@ impl Engine {
     }
 
     fn compile(&self, name: &str, hash: blake3::Hash, bytes: &[u8]) -> Result<Component, Error> {
+        let reused = self.cache.as_ref().zip(self.functions.as_deref());
+        if let Some((cache, functions)) = reused {
+            cache.read_functions(functions);
+        }
         let compiled = wasmtime::component::Component::from_binary(&self.inner, bytes)
             .map_err(|error| Error::Damaged { name: name.to_owned(), reason: format!("{error:#}") })?;
+        if let Some((cache, functions)) = reused {
+            cache.put_functions(&hash, functions);
+        }
         if let Some(cache) = &self.cache {
             cache.put(&hash, compiled.serialize());
         }

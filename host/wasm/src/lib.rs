@@ -25,6 +25,7 @@ mod clock;
 mod component;
 mod engine;
 mod error;
+mod functions;
 mod granted_folders;
 mod guest;
 mod http_connection;

@@ -217,3 +217,41 @@ fn a_component_takes_the_entry_of_one_with_the_same_code() {
     assert_eq!(kept.metadata().unwrap().modified().unwrap(), made, "compiled twice");
     assert_eq!(std::fs::read(kept).unwrap(), code);
 }
+
+/// Number of files in a folder with an extension.
+fn count(folder: &Path, extension: &str) -> usize {
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|found| found == extension)).count()
+}
+
+#[test]
+fn functions_of_an_earlier_build_are_not_compiled_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let build = |function: &str, data: &str| {
+        let module = format!(
+            r#"(component (core module
+                (memory 1) (data (i32.const 0) "{data}")
+                (func (export "f") (param i32) (result i32) {function})))"#
+        );
+        let component = wat::parse_str(module).unwrap();
+        let config = EngineConfig { instances: 2, reuse_functions: true, ..EngineConfig::plugins() };
+        Engine::new(config.cache_dir(folder.path())).unwrap().load("math.wasm", &component).unwrap();
+        component
+    };
+    let add = "(i32.add (local.get 0) (i32.load (i32.const 0)))";
+    let first = build(add, "one");
+    assert_eq!((count(folder.path(), "cwasm"), count(folder.path(), "functions")), (1, 1));
+    let second = build(add, "two");
+    assert_eq!((count(folder.path(), "cwasm"), count(folder.path(), "functions")), (2, 1));
+    build("(i32.sub (local.get 0) (i32.load (i32.const 0)))", "two");
+    assert_eq!((count(folder.path(), "cwasm"), count(folder.path(), "functions")), (3, 2));
+
+    // A run finds what a build compiled, and the code is that of a compilation from scratch.
+    let run = engine(folder.path());
+    assert!(run.is_cached(&first) && run.is_cached(&second));
+    let scratch = tempfile::tempdir().unwrap();
+    engine(scratch.path()).load("math.wasm", &second).unwrap();
+    let whole = entry(scratch.path(), "cwasm");
+    let pieced = folder.path().join(whole.file_name().unwrap());
+    assert!(std::fs::read(whole).unwrap() == std::fs::read(pieced).unwrap());
+}

@@ -29,6 +29,6 @@ pub fn run(app: &App, options: &PluginBuildArgs) -> CommandResult {
 /// it. The component is then in the compile cache of the next run.
 pub fn build(app: &App, project: &Project, profile: Profile) -> Result<BuildOutput, CommandError> {
     let built = pl_toolchain::build(project, profile, &|line| eprintln!("{line}"))?;
-    describe::embed(&Loader::new(app)?, &built.component, &read(&built.component)?)?;
+    describe::embed(&Loader::for_builds(app)?, &built.component, &read(&built.component)?)?;
     Ok(built)
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use pl_plugin::{Plugin, PluginSpec};
-use pl_run::plugin_engine;
+use pl_run::{build_engine, plugin_engine};
 use pl_wasm::Engine;
 
 use crate::app::App;
@@ -19,6 +19,11 @@ impl<'a> Loader<'a> {
     /// Starts an engine.
     pub fn new(app: &'a App) -> Result<Self, CommandError> {
         Ok(Loader { app, engine: plugin_engine()? })
+    }
+
+    /// Starts an engine for components that were just built.
+    pub fn for_builds(app: &'a App) -> Result<Self, CommandError> {
+        Ok(Loader { app, engine: build_engine()? })
     }
 
     pub fn engine(&self) -> &Engine {
