@@ -232,11 +232,12 @@ impl Engine {
         if let Some((cache, functions)) = reused {
             cache.read_functions(functions);
         }
-        let compiled = wasmtime::component::Component::from_binary(&self.inner, bytes)
-            .map_err(|error| Error::Damaged { name: name.to_owned(), reason: format!("{error:#}") })?;
+        let compiled = wasmtime::component::Component::from_binary(&self.inner, bytes);
         if let Some((cache, functions)) = reused {
             cache.put_functions(&hash, functions);
         }
+        let compiled = compiled
+            .map_err(|error| Error::Damaged { name: name.to_owned(), reason: format!("{error:#}") })?;
         if let Some(cache) = &self.cache {
             cache.put(&hash, compiled.serialize());
         }

@@ -24,8 +24,7 @@ use super::thread_pool::{DisjointSlice, LINE, Scratch};
 /// quantized weights.
 pub(crate) const STRIDE: usize = MAX_BLOCK;
 /// Number of inputs of one pass over many rows. With it, the f32 weights of a panel, those that are prefetched meanwhile,
-/// and the inputs of 16 rows take a third of a first-level cache of 32 KiB. It is a number of whole groups of quantized
-/// weights.
+/// and the inputs of 16 rows take a third of a first-level cache of 32 KiB.
 const SHORT_STRIDE: usize = 64;
 /// Number of rows that are many: a pass over them takes longer than memory takes to send the weights of the next one.
 const MANY_ROWS: usize = 9;
@@ -285,8 +284,8 @@ unsafe fn add_groups<S: Simd, F: Format>(
     while input < inputs {
         let count = length.min(inputs - input);
         let stride = QuantizedStride::new(layout, weights, input, count);
-        // SAFETY: `input + count <= inputs`, strides are whole blocks, rows are below those of `x` and `sums`, and
-        // `unpacked` has space for a stride; a prefetch past the end has no effect.
+        // SAFETY: `input + count <= inputs`, a stride has whole groups or is a part of one, rows are below those of `x` and
+        // `sums`, and `unpacked` has space for a stride; a prefetch past the end has no effect.
         unsafe {
             let x = |row: usize| term.x.as_ptr().add(row * term.stride + term.offset + input);
             if few {
