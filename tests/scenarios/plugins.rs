@@ -89,16 +89,20 @@ fn every_kind(
     Some((folder, project))
 }
 
-/// Replaces the project by a new one. Downloads and dependencies stay, so that they are made once for all kinds.
+/// Replaces the project by a new one. Downloads, dependencies and the SDK, which is that of all kinds, stay, so that they are
+/// made once.
 fn recreate(project: &Path, language: &str, kind: &str) {
+    const KEPT: [&str; 3] = ["target", "node_modules", "sdk"];
     let parent = project.parent().unwrap();
-    for kept in ["target", "node_modules"] {
+    for kept in KEPT {
         let _ = std::fs::rename(project.join(kept), parent.join(kept));
     }
     let _ = std::fs::remove_dir_all(project);
     create("plugin_of_mine", language, kind, parent);
-    for kept in ["target", "node_modules"] {
-        let _ = std::fs::rename(parent.join(kept), project.join(kept));
+    assert!(project.join("sdk").is_dir(), "{kind}");
+    for kept in KEPT.into_iter().filter(|kept| parent.join(kept).is_dir()) {
+        let _ = std::fs::remove_dir_all(project.join(kept));
+        std::fs::rename(parent.join(kept), project.join(kept)).unwrap();
     }
 }
 
