@@ -232,10 +232,6 @@ unsafe fn accumulate<S: Simd>(
 unsafe fn add_term<S: Simd, W: WeightStorage>(term: &Term<'_>, panel: usize, first: usize, sums: &mut [f32]) {
     let width = 2 * S::LANES;
     let inputs = term.matrix.inputs();
-    let blocks = term.rows.len().div_ceil(S::ROWS);
-    if blocks == 0 {
-        return;
-    }
     let stride = if term.rows.len() < MANY_ROWS { STRIDE } else { SHORT_STRIDE };
     let weights = term.matrix.panel_start(panel).cast::<W::Number>();
     let mut input = 0;
@@ -245,21 +241,44 @@ unsafe fn add_term<S: Simd, W: WeightStorage>(term: &Term<'_>, panel: usize, fir
         // has no effect.
         unsafe {
             let weights = weights.add(input * width);
-            // While one stride is multiplied, the blocks of rows prefetch the next one, a share each.
-            let bytes = count * width * size_of::<W::Number>();
-            let mut ahead = weights.cast::<u8>().add(bytes);
-            let share = bytes.div_ceil(blocks * count);
-            let mut row = term.rows.start;
-            for block in 0..blocks {
-                let rows = (term.rows.end - row).div_ceil(blocks - block);
+            let following = count * width * size_of::<W::Number>();
+            Stride::<W> { weights, input, count, following }.add::<S>(term, first, sums);
+        }
+        input += count;
+    }
+}
+
+/// Some inputs of a panel.
+struct Stride<W: WeightStorage> {
+    weights: *const W::Number,
+    /// First input, and number of inputs.
+    input: usize,
+    count: usize,
+    /// Number of bytes to prefetch of what follows the weights.
+    following: usize,
+}
+
+impl<W: WeightStorage> Stride<W> {
+    /// Adds the inputs to the sums of all rows of a term. Blocks of rows prefetch what follows, a share each.
+    #[inline(always)]
+    unsafe fn add<S: Simd>(self, term: &Term<'_>, first: usize, sums: &mut [f32]) {
+        let Self { weights, input, count, following } = self;
+        let width = 2 * S::LANES;
+        let blocks = term.rows.len().div_ceil(S::ROWS);
+        let share = following.div_ceil((blocks * count).max(1));
+        let mut ahead = weights.wrapping_add(count * width).cast::<u8>();
+        let mut row = term.rows.start;
+        for block in 0..blocks {
+            let rows = (term.rows.end - row).div_ceil(blocks - block);
+            // SAFETY: rows and inputs are within `x` and `sums`, as the caller guarantees.
+            unsafe {
                 let x = term.x.as_ptr().add(row * term.stride + term.offset + input);
                 let sums = sums.as_mut_ptr().add((row - first) * width);
                 Block::<W> { x, stride: term.stride, weights, count, sums, ahead, share }.add::<S>(rows);
-                ahead = ahead.wrapping_add(share * count);
-                row += rows;
             }
+            ahead = ahead.wrapping_add(share * count);
+            row += rows;
         }
-        input += count;
     }
 }
 
@@ -278,7 +297,6 @@ unsafe fn add_groups<S: Simd, F: Format>(
     let rows = term.rows.clone();
     // With more rows, the sums and the unpacked weights do not fit into the registers.
     let few = rows.len() <= S::LANES / 2;
-    let blocks = rows.len().div_ceil(S::ROWS);
     let length = if few { STRIDE } else { SHORT_STRIDE };
     let mut input = 0;
     while input < inputs {
@@ -287,22 +305,14 @@ unsafe fn add_groups<S: Simd, F: Format>(
         // SAFETY: `input + count <= inputs`, a stride has whole groups or is a part of one, rows are below those of `x` and
         // `sums`, and `unpacked` has space for a stride; a prefetch past the end has no effect.
         unsafe {
-            let x = |row: usize| term.x.as_ptr().add(row * term.stride + term.offset + input);
             if few {
+                let x = term.x.as_ptr().add(rows.start * term.stride + term.offset + input);
                 let sums = sums.as_mut_ptr().add((rows.start - first) * layout.width);
-                group_rows::<S, F>(rows.len(), x(rows.start), term.stride, &stride, sums);
+                group_rows::<S, F>(rows.len(), x, term.stride, &stride, sums);
             } else {
                 stride.unpack::<S, F>(unpacked.as_mut_ptr());
-                let (stride, weights) = (term.stride, unpacked.as_ptr());
-                let mut row = rows.start;
-                for block in 0..blocks {
-                    let sums = sums.as_mut_ptr().add((row - first) * layout.width);
-                    let block_rows = (rows.end - row).div_ceil(blocks - block);
-                    let ahead = weights.cast();
-                    Block::<F32> { x: x(row), stride, weights, count, sums, ahead, share: 0 }
-                        .add::<S>(block_rows);
-                    row += block_rows;
-                }
+                let weights = unpacked.as_ptr();
+                Stride::<F32> { weights, input, count, following: 0 }.add::<S>(term, first, sums);
             }
         }
         input += count;
