@@ -109,8 +109,7 @@ pub(crate) fn compile_cache() -> Result<PathBuf, Error> {
 /// # Errors
 /// [`Error::Cache`] if there is no cache folder, [`Error::WasmEngine`] if WebAssembly can't be run here.
 pub fn plugin_engine() -> Result<Engine, Error> {
-    let config = EngineConfig::plugins().cache_dir(compile_cache()?);
-    Engine::new(config).map_err(Error::WasmEngine)
+    with_compile_cache(EngineConfig::plugins())
 }
 
 /// Returns one for plugins that the user builds: what an earlier build has in common with this one, such as an
@@ -119,6 +118,9 @@ pub fn plugin_engine() -> Result<Engine, Error> {
 /// # Errors
 /// Those of [`plugin_engine`].
 pub fn build_engine() -> Result<Engine, Error> {
-    let config = EngineConfig { reuse_functions: true, ..EngineConfig::plugins() };
+    with_compile_cache(EngineConfig { reuse_functions: true, ..EngineConfig::plugins() })
+}
+
+fn with_compile_cache(config: EngineConfig) -> Result<Engine, Error> {
     Engine::new(config.cache_dir(compile_cache()?)).map_err(Error::WasmEngine)
 }

@@ -6,7 +6,8 @@
 //! length (little-endian), and the compiler's own serialised form.
 //!
 //! A key is the compiler's hash of a function's intermediate code; about one function in twenty gets another one in the next
-//! build. The compiler's authors call it experimental, so this is for components that a user builds, not for those of others: [`EngineConfig::reuse_functions`](crate::EngineConfig).
+//! build. The compiler's authors call it experimental, so this is for components that a user builds, not for those of
+//! others: [`EngineConfig::reuse_functions`](crate::EngineConfig).
 
 use std::borrow::Cow;
 use std::collections::HashMap;

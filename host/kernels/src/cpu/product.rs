@@ -375,7 +375,6 @@ unsafe fn group_block<S: Simd, F: Format, const M: usize>(
 }
 
 /// Some inputs of a panel and of a block of rows, to be added to their sums.
-#[derive(Clone, Copy)]
 struct Block<W: WeightStorage> {
     /// Inputs of the first row, and the distance between rows.
     x: *const f32,
