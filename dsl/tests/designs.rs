@@ -207,6 +207,33 @@ fn the_file_of_a_design_has_what_it_uses() {
     );
 }
 
+/// A workflow may train its designer alone, or some of the policies.
+#[test]
+fn a_design_may_use_the_policies_alone_that_are_not_trained() {
+    let fragment = r#"agent first = std.chat { policy = coder; template = "{{ view }}" }
+turns { max = 1; start -> first -> end }
+"#;
+    let designer = "
+designer writer = std.designer { policy = secret; palette { agents = [std.chat]; policies = [coder] } }
+scenario made { environment = problems; reward = score; designer = writer; turns { start -> first -> end } }
+agent first = std.chat { policy = coder; template = \"{{ view }}\" }
+";
+    for trained in ["secret", "reasoner", "coder"] {
+        let untrained = format!("policy {trained:<8} {{ model = base; train = false }}");
+        assert!(FRAME.contains(&untrained));
+        let text = FRAME.replace(&untrained, &format!("policy {trained} {{ model = base }}"))
+            + "train { rollout = flat }\n";
+        let frame = Frame::from(Source { name: "frame.mas".to_owned(), text: text.clone() });
+        let workflow = check_design(&frame, &palette(), fragment, &TestCatalog).unwrap();
+        assert_eq!(workflow.train.is_some(), trained == "coder", "{trained}");
+        // Nor is a hand-made team a mistake whose designer is trained.
+        let whole = Source { name: "team.mas".to_owned(), text: text + designer };
+        let checked = pl_dsl::check(&whole, &[], &TestCatalog);
+        let nothing = checked.diagnostics.iter().any(|one| one.code == DiagnosticCode::NothingToTrain);
+        assert_eq!(nothing, trained == "reasoner", "{:?}", checked.diagnostics);
+    }
+}
+
 #[test]
 fn overrides_of_what_is_left_out_are_left_out() {
     let text =

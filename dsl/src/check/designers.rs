@@ -12,6 +12,7 @@ use super::scenarios::ResolvedScenarios;
 use crate::diagnostic::DiagnosticCode;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::{Block, ValueKind};
+use crate::workflow::objective::{Correction, Objective, OldLogprobs, Ratio};
 use crate::workflow::{BatchOrder, Designer, ExecutorGroups, Palette, Rollout, Scenario, Train};
 
 /// Item that designers are made of.
@@ -46,6 +47,7 @@ impl Resolver<'_, '_, '_> {
             patterns: own.words("patterns")?,
             instructions: own.text("instructions").map(str::to_owned),
             constrained: own.boolean("constrained")?,
+            guided: own.integer("guided")?,
             sampling: sampling(&own)?,
             max_tokens: own.integer("max_tokens")?,
             palette: palette?,
@@ -137,6 +139,7 @@ impl Resolver<'_, '_, '_> {
         for at in used {
             if let Some(Some(designer)) = designers.1.get(at) {
                 self.turns_of_learning(designers.0.blocks[at], designer, train, policies);
+                self.guided(designers.0.blocks[at], designer, policies);
             }
         }
     }
@@ -171,6 +174,51 @@ impl Resolver<'_, '_, '_> {
                 .error(DiagnosticCode::NothingToTrain, location, message, "")
                 .help("reduce it, increase `steps`, or set `train = false` in the designer's policy");
         }
+    }
+
+    /// Reports guided designs that the designer can't learn from.
+    fn guided(&mut self, block: &Block, designer: &Designer, policies: &[ResolvedPolicy]) {
+        let Designer { guided, designs, constrained, .. } = *designer;
+        let Some(policy) = policies.get(designer.policy).and_then(|one| one.policy.as_ref()) else { return };
+        if guided == 0 {
+            return;
+        }
+        let name = &policy.name;
+        // Their log-probs were recorded under the grammar, so they say nothing about the policy's own distribution.
+        let learns = policy.training.as_ref().is_some_and(|training| {
+            let Objective { ratio, old_logprobs, correction, .. } = training.objective;
+            ratio == Ratio::None || (old_logprobs == OldLogprobs::Recompute && correction == Correction::None)
+        });
+        let (code, message, help) = if constrained {
+            (
+                DiagnosticCode::NoEffect,
+                "`guided` has no effect: all designs are sampled from the grammar".to_owned(),
+                "remove it, or set `constrained = false`".to_owned(),
+            )
+        } else if policy.training.is_none() {
+            (
+                DiagnosticCode::NoEffect,
+                format!("`guided` has no effect: policy `{name}` is not trained"),
+                "remove it, or train the policy".to_owned(),
+            )
+        } else if guided > designs {
+            (
+                DiagnosticCode::BadSetting,
+                format!("`guided` is {guided}, but a task has {designs} designs"),
+                "reduce it, or increase `designs`".to_owned(),
+            )
+        } else if !learns {
+            (
+                DiagnosticCode::BadSetting,
+                format!(
+                    "policy `{name}` can't learn from guided designs: it compares with the sampler's log-probs, which are those of the grammar"
+                ),
+                format!("add `train {{ old_logprobs = recompute; correction = none }}` to policy `{name}`"),
+            )
+        } else {
+            return;
+        };
+        self.reports.error(code, block.setting_location("guided"), message, "").help(help);
     }
 
     pub(super) fn unused_designers(&mut self, designers: &NamedBlocks, scenarios: &ResolvedScenarios) {

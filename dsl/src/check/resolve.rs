@@ -83,8 +83,9 @@ impl Resolver<'_, '_, '_> {
         let sandbox = self.sandbox(file);
         let inference = self.inference(file);
         let train_block = self.single(file, BlockKind::Train, false);
-        let train =
-            train_block.map(|block| self.train(block, &agents, &resolved_agents, &mut resolved_policies));
+        let train = train_block.map(|block| {
+            self.train(block, &agents, &resolved_agents, &resolved_designers, &mut resolved_policies)
+        });
         self.devices(file, &mut resolved_policies);
         self.packed_weights(&resolved_models, &resolved_policies);
         if let (Some(block), Some(Some(train))) = (train_block, &train) {

@@ -15,8 +15,8 @@ use crate::workflow::objective::{
     Advantage, Baseline, Critic, CriticBase, FlatGroups, Objective, Returns, Scale,
 };
 use crate::workflow::{
-    Agent, BatchOrder, Faults, InFlight, Policy, PolicyTraining, Reward, Rise, Rollout, Scenario, Schedule,
-    Train,
+    Agent, BatchOrder, Designer, Faults, InFlight, Policy, PolicyTraining, Reward, Rise, Rollout, Scenario,
+    Schedule, Train,
 };
 
 /// Staleness of `async` if the file has none.
@@ -29,6 +29,7 @@ impl Resolver<'_, '_, '_> {
         block: &Block,
         names: &NamedBlocks,
         agents: &[ResolvedAgent],
+        designers: &[Option<Designer>],
         policies: &mut [ResolvedPolicy],
     ) -> Option<Train> {
         let file = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
@@ -43,7 +44,8 @@ impl Resolver<'_, '_, '_> {
         if let Some(train) = &mut train {
             self.refills(train, drops, &file);
         }
-        self.sampling_of_trained(block, names, agents, policies);
+        self.nothing_to_train(block, agents, designers, policies);
+        self.sampling_of_trained(names, agents, policies);
         train
     }
 
@@ -486,19 +488,29 @@ impl Resolver<'_, '_, '_> {
             .help("start with 4");
     }
 
-    /// Checks the agents of trained policies.
-    fn sampling_of_trained(
+    /// Reports a `train` block without a trained policy among those of agents, of designers and of what these are made of.
+    fn nothing_to_train(
         &mut self,
         train: &Block,
-        names: &NamedBlocks,
         agents: &[ResolvedAgent],
+        designers: &[Option<Designer>],
         policies: &[ResolvedPolicy],
     ) {
-        let policy = |agent: &Agent| policies.get(agent.policy).and_then(|one| one.policy.as_ref());
-        let own: Vec<Option<&Policy>> =
-            agents.iter().map(|one| one.agent.as_ref().and_then(policy)).collect();
-        let fixed = |policy: &Option<&Policy>| policy.is_some_and(|policy| !policy.train);
-        if !own.is_empty() && own.iter().all(fixed) {
+        let policy = |at: usize| policies.get(at).and_then(|one| one.policy.as_ref());
+        let named = |name: &String| {
+            policies.iter().filter_map(|one| one.policy.as_ref()).find(|policy| policy.name == *name)
+        };
+        let of_agents = agents.iter().map(|one| one.agent.as_ref().and_then(|agent| policy(agent.policy)));
+        let of_designers = designers.iter().flat_map(|designer| match designer {
+            Some(designer) => {
+                let of_palette = designer.palette.policies.iter().map(named);
+                std::iter::once(policy(designer.policy)).chain(of_palette).collect()
+            }
+            None => vec![None],
+        });
+        // Invalid ones may be meant to be trained.
+        let mut all = of_agents.chain(of_designers).peekable();
+        if all.peek().is_some() && all.all(|policy| policy.is_some_and(|policy| !policy.train)) {
             self.reports
                 .error(
                     DiagnosticCode::NothingToTrain,
@@ -508,7 +520,18 @@ impl Resolver<'_, '_, '_> {
                 )
                 .help("remove `train = false` from a policy, or the `train` block");
         }
-        for (at, (written, policy)) in agents.iter().zip(own).enumerate() {
+    }
+
+    /// Checks the agents of trained policies.
+    fn sampling_of_trained(
+        &mut self,
+        names: &NamedBlocks,
+        agents: &[ResolvedAgent],
+        policies: &[ResolvedPolicy],
+    ) {
+        let policy = |agent: &Agent| policies.get(agent.policy).and_then(|one| one.policy.as_ref());
+        for (at, written) in agents.iter().enumerate() {
+            let policy = written.agent.as_ref().and_then(policy);
             let Some(policy) = policy.filter(|policy| policy.train) else { continue };
             let greedy = written.agent.as_ref().is_some_and(|agent| agent.sampling.temperature == 0.0);
             if let (true, Some(location)) = (greedy, written.temperature) {

@@ -6,7 +6,7 @@ use super::mistakes::{DesignMistake, LARGEST};
 use crate::catalog::Catalog;
 use crate::check;
 use crate::diagnostic::reports::Reports;
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Diagnostic, DiagnosticCode, Severity};
 use crate::source::Source;
 use crate::syntax::parse::parse;
 use crate::workflow::{Palette, Workflow};
@@ -34,17 +34,27 @@ pub fn check_design(
     if !mistakes.is_empty() {
         return Err(mistakes);
     }
-    let start = frame.source.text.len() + 1;
-    let whole = Source { name: frame.source.name.clone(), text: frame.whole(fragment) };
-    let checked = check(&whole, &frame.overrides, catalog);
-    let Some(workflow) = checked.workflow else {
-        return Err(errors(&checked.diagnostics, fragment, start));
+    let workflow = match check_within(frame, fragment, catalog) {
+        // None of its policies is trained, which is no mistake of a design: others are, or the designer's.
+        Err(diagnostics) if diagnostics.iter().any(|one| one.code == DiagnosticCode::NothingToTrain) => {
+            let frame = frame.without_training();
+            check_within(&frame, fragment, catalog)
+                .map_err(|found| errors(&found, fragment, frame.design_start()))?
+        }
+        checked => checked.map_err(|found| errors(&found, fragment, frame.design_start()))?,
     };
     let visits = workflow.scenarios.iter().map(|scenario| scenario.turns.max).max().unwrap_or(0);
     if visits > palette.max_visits {
         return Err(vec![DesignMistake::Visits { count: visits, max: palette.max_visits }]);
     }
     Ok(workflow)
+}
+
+/// Checks the whole text of a design.
+fn check_within(frame: &Frame, fragment: &str, catalog: &dyn Catalog) -> Result<Workflow, Vec<Diagnostic>> {
+    let whole = Source { name: frame.source.name.clone(), text: frame.whole(fragment) };
+    let checked = check(&whole, &frame.overrides, catalog);
+    checked.workflow.ok_or(checked.diagnostics)
 }
 
 /// Returns a design as the formatter writes it. One with a syntax error, and one that is too large, stays as it is.

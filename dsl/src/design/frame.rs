@@ -142,9 +142,26 @@ impl Frame {
         crate::format(&text).unwrap_or(text)
     }
 
+    /// Returns the frame without its `train` block, and without the overrides of its settings.
+    pub(super) fn without_training(&self) -> Frame {
+        let Source { name, text } = &self.source;
+        let trains = |statement: &&Statement| Head::new(statement, text).word == "train";
+        let all = statements(text);
+        let cut = all.iter().filter(trains).map(|statement| with_comments(text, extent(statement)));
+        let text = without(text, cut.collect());
+        let left = |one: &&Override| !is_of_block(&one.path, "train", "");
+        let overrides = self.overrides.iter().filter(left).cloned().collect();
+        Frame { source: Source { name: name.clone(), text }, overrides }
+    }
+
     /// Returns the text in which the fragment begins after the frame's and a newline.
     pub(super) fn whole(&self, fragment: &str) -> String {
         format!("{}\n{fragment}", self.source.text)
+    }
+
+    /// Returns the position of the fragment in that text.
+    pub(super) fn design_start(&self) -> usize {
+        self.source.text.len() + 1
     }
 }
 

@@ -91,6 +91,15 @@ pub(super) const DESIGNS: &[Setting] = &[
     ),
     setting(
         B::Designer,
+        "guided",
+        SettingKind::Integer { min: 0, max: 1000 },
+        DefaultValue::Integer(0),
+        "With `constrained = false`: number of a task's designs that a run samples from the grammar all the same. The designer \
+         learns from them as if it had written them on its own, so that one whose own designs never parse finds out what \
+         they should look like. 0 by default. Its policy needs `old_logprobs = recompute`, or `ratio = none`.",
+    ),
+    setting(
+        B::Designer,
         "temperature",
         number(0.0, 10.0),
         DefaultValue::Number(1.0),

@@ -422,8 +422,9 @@ pub(super) const RUN: &[Setting] = &[
         SettingKind::Integer { min: 16, max: 1 << 24 },
         DefaultValue::Absent("512 on a CPU, 4096 on a GPU"),
         "Number of tokens, prompts included, in one forward pass of training; a prompt that several samples \
-         share counts once. It affects memory and speed, and results only by rounding. With 512, training a \
-         model like SmolLM2-135M needs less than 4 GB.",
+         share counts once. A sample that is longer shares its prompt with others all the same, up to this many tokens after \
+         it. It affects memory and speed, and results only by rounding. With 512, training a model like SmolLM2-135M needs \
+         less than 4 GB.",
     ),
     setting(
         B::Train,

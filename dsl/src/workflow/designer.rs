@@ -28,10 +28,19 @@ pub struct Designer {
     pub instructions: Option<String>,
     /// True if its designs are sampled from the grammar of the palette.
     pub constrained: bool,
+    /// Designs of a task in a run that are sampled from the grammar although the others are not, and that the designer learns
+    /// from as from its own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub guided: u32,
     #[serde(flatten)]
     pub sampling: Sampling,
     pub max_tokens: u32,
     pub palette: Palette,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Designer {

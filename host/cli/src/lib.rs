@@ -22,7 +22,6 @@ mod stored_workflows;
 mod table;
 mod visible;
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
@@ -30,14 +29,18 @@ use pl_run::Embedded;
 
 use crate::app::App;
 use crate::arguments::{Arguments, Command};
+pub use crate::environment::{Preinit, set_variables};
 use crate::exit::CommandResult;
 use crate::progress::Terminal;
 
-/// Runs the command that the process's arguments name, and returns its exit code.
-pub fn main(embedded: Embedded) -> ExitCode {
-    environment::set_variables();
+/// Runs the command that the process's arguments name, and ends the process.
+pub fn main(embedded: Embedded) -> ! {
     pl_run::keep_freed_memory();
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| {
+        // Help and the version too. Nothing can be said about a terminal that is gone.
+        let _ = error.print();
+        exit::leave(error.exit_code())
+    });
     let terminal = Arc::new(Terminal::default());
     let result = logging::start(&arguments.command, &terminal).and_then(|exporter| {
         let result = run(&arguments.command, embedded, &terminal);
@@ -46,7 +49,7 @@ pub fn main(embedded: Embedded) -> ExitCode {
         }
         result
     });
-    exit::report(&result)
+    exit::leave(exit::report(&result).into())
 }
 
 fn run(command: &Command, embedded: Embedded, terminal: &Arc<Terminal>) -> CommandResult {

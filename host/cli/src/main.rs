@@ -1,7 +1,5 @@
 //! `pl-host`: builds and trains teams of language-model agents.
 
-use std::process::ExitCode;
-
 /// Components that the program embeds. Set-up builds them while this crate's dependencies compile.
 const EMBEDDED: pl_run::Embedded = pl_run::Embedded {
     std_chat: include_bytes!(concat!(env!("PL_HOST_PLUGINS"), "/std_chat.wasm")),
@@ -9,6 +7,12 @@ const EMBEDDED: pl_run::Embedded = pl_run::Embedded {
     worker_arguments: Some(&["sandbox", "worker"]),
 };
 
-fn main() -> ExitCode {
-    pl_host::main(EMBEDDED)
+#[cfg(target_os = "linux")]
+#[used]
+// SAFETY: The dynamic loader calls the functions of this section with arguments of this type.
+#[unsafe(link_section = ".preinit_array")]
+static SET_VARIABLES: pl_host::Preinit = pl_host::set_variables;
+
+fn main() {
+    pl_host::main(EMBEDDED);
 }

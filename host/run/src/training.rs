@@ -4,6 +4,7 @@ mod alternation;
 mod barriers;
 mod collected_steps;
 mod cursor;
+mod designer_player;
 mod designs;
 mod in_flight;
 mod kept_versions;

@@ -27,8 +27,8 @@ pub struct PackedBatch {
     pub fed_tokens: usize,
 }
 
-/// Packs sequences into batches of at most `budget` fed tokens each. A sequence longer than the budget gets a
-/// batch of its own.
+/// Packs sequences into batches of at most `budget` fed tokens each. A sequence longer than the budget is in a batch of its
+/// own, or with others that begin with its prompt: up to `budget` tokens after the prompt, which is fed once for them.
 ///
 /// First fit, in the order of policies and tokens: each family (sequences that begin with each other's
 /// prompts) goes to the first batch with room for the tokens it adds. A family larger than the budget is
@@ -99,6 +99,13 @@ impl SortedItems {
         }
     }
 
+    /// Largest number of tokens fed for a family. One with a sequence over the budget may have as many tokens after its prompt
+    /// as the budget, so that a long prompt is not fed once per completion.
+    fn limit(&self, family: &[usize], budget: usize) -> usize {
+        let is_over = family.iter().any(|&rank| self.lengths[rank] > budget);
+        if is_over { self.prompts[family[0]] + budget } else { budget }
+    }
+
     /// Families in ranks, split to fit the budget.
     fn units(&self, budget: usize) -> Vec<Vec<usize>> {
         let mut units: Vec<Vec<usize>> = Vec::new();
@@ -110,7 +117,7 @@ impl SortedItems {
             match units.last_mut().filter(|_| related) {
                 Some(unit) => {
                     unit.push(rank);
-                    if self.fed_tokens(unit) > budget {
+                    if self.fed_tokens(unit) > self.limit(unit, budget) {
                         unit.pop();
                         units.push(vec![rank]);
                     }
@@ -177,6 +184,12 @@ mod tests {
         assert_eq!(batches(&texts, 40, 69), parts);
     }
 
+    #[test]
+    fn a_prompt_over_the_budget_is_fed_once_for_as_many_tokens_after_it() {
+        let texts: Vec<Vec<u32>> = (0..5).map(|i| [text(0, 40), text(10 + i, 10)].concat()).collect();
+        assert_eq!(batches(&texts, 40, 20), [(vec![0, 1], 60), (vec![2, 3], 60), (vec![4], 50)]);
+    }
+
     proptest! {
         #[test]
         fn every_sequence_is_packed_once_within_the_budget(
@@ -200,7 +213,16 @@ mod tests {
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..items.len()).collect::<Vec<_>>());
             for batch in &batches {
-                prop_assert!(batch.fed_tokens <= budget || batch.sequences.len() == 1);
+                let first = &items[batch.sequences[0]];
+                let of_one_prompt = batch.sequences.iter().all(|&i| {
+                    items[i].policy_index == first.policy_index
+                        && items[i].tokens.starts_with(&first.tokens[..first.prompt])
+                });
+                prop_assert!(
+                    batch.fed_tokens <= budget
+                        || batch.sequences.len() == 1
+                        || of_one_prompt && batch.fed_tokens <= first.prompt + budget
+                );
                 let policies: Vec<usize> = batch.sequences.iter().map(|&i| items[i].policy_index).collect();
                 prop_assert!(policies.is_sorted());
                 // The counted tokens are those of the packed row.

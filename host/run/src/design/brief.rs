@@ -21,6 +21,8 @@ pub(crate) struct DesignBrief {
     pub facts: Vec<Fact>,
     /// Distribution that designs are sampled from.
     pub sampling: Sampling,
+    /// The distribution of guided designs. `None` if there are none.
+    pub guided: Option<Sampling>,
 }
 
 impl DesignBrief {
@@ -42,13 +44,19 @@ impl DesignBrief {
         let environment =
             item_of(checked, designer, environment, &block.environment.item, ItemKind::Environment)?;
         let mut sampling = designer.sampling.clone();
+        let mut guided = None;
         let server = workflow.policies.get(designer.policy).and_then(|policy| policy.server);
         let server = server.and_then(|at| workflow.servers.get(at));
-        if designer.constrained && server.is_none_or(|server| server.kind.takes_grammars()) {
-            let grammar = design_grammar(&designer.palette, &items, &environment.facts);
-            sampling.grammar = Some(Arc::new(grammar));
+        if server.is_none_or(|server| server.kind.takes_grammars()) {
+            let grammar = || Some(Arc::new(design_grammar(&designer.palette, &items, &environment.facts)));
+            if designer.constrained {
+                sampling.grammar = grammar();
+            } else if designer.guided > 0 {
+                guided = Some(Sampling { grammar: grammar(), ..sampling.clone() });
+            }
         }
-        Ok(DesignBrief { designer: designer.clone(), position, items, facts: environment.facts, sampling })
+        let (designer, facts) = (designer.clone(), environment.facts);
+        Ok(DesignBrief { designer, position, items, facts, sampling, guided })
     }
 }
 

@@ -103,7 +103,9 @@ impl DesignFiles<'_> {
     fn unused(&self, text: &str) -> Vec<Span> {
         let source = Source { name: "design.mas".to_owned(), text: text.to_owned() };
         let checked = pl_dsl::check(&source, self.frame.overrides(), self.catalog);
-        let unused = checked.diagnostics.iter().filter(|one| one.code == DiagnosticCode::Unused);
+        // The `train` block too, if no policy of the team is trained.
+        let codes = [DiagnosticCode::Unused, DiagnosticCode::NothingToTrain];
+        let unused = checked.diagnostics.iter().filter(|one| codes.contains(&one.code));
         unused.filter_map(|one| one.labels.first().map(|label| label.span)).collect()
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct ScenarioDesigner {
     pub builder: Arc<TeamBuilder>,
     /// Setup of the episodes in which it writes.
     pub setup: Arc<EpisodeSetup>,
+    /// Setup of the episodes of a task whose designs are guided. `None` if none are.
+    pub guided: Option<Arc<EpisodeSetup>>,
     /// Folder that paths in the workflow are relative to.
     folder: PathBuf,
 }
@@ -49,8 +51,13 @@ impl ScenarioDesigner {
         let builder = Arc::new(builder);
         let encoder = ChatEncoder { formats: Arc::clone(formats), thinking: None, date };
         let setup = designer_setup(checked, &brief, &builder, &setup, encoder);
+        let guided = brief.guided.map(|sampling| {
+            let mut guided = setup.clone();
+            guided.agents.iter_mut().for_each(|agent| agent.sampling = sampling.clone());
+            Arc::new(guided)
+        });
         let folder = checked.folder.clone();
-        Ok(Some(ScenarioDesigner { builder, setup: Arc::new(setup), folder }))
+        Ok(Some(ScenarioDesigner { builder, setup: Arc::new(setup), guided, folder }))
     }
 
     pub fn designer(&self) -> &Designer {

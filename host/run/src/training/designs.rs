@@ -121,6 +121,10 @@ impl StepDesigns {
             })
             .collect();
         for transition in &mut batch.transitions {
+            if transition.key.sample < designer.guided {
+                // It is learned from as if it had been sampled without the grammar.
+                transition.support = None;
+            }
             let solved = outcomes.get(&(transition.key.task, transition.key.sample)).copied();
             // The check's part, which the episode of the designer was scored by.
             transition.local_reward = transition.team_reward;
@@ -129,11 +133,10 @@ impl StepDesigns {
             transition.success = transition.team_reward >= SUCCESS;
         }
         let mut records = Vec::new();
-        let mut agents = Vec::new();
+        let mut metrics = metrics(designs.iter().filter(|one| one.position.1 >= designer.guided));
         for design in designs {
             let ((task, sample), execution_tokens) =
                 (design.position, design.played.episodes.iter().map(|episode| episode.tokens).sum());
-            agents.extend(design.agents);
             records.push(DesignRecord {
                 round: u32::try_from(step).unwrap_or(u32::MAX),
                 index: task * designer.designs + sample,
@@ -148,7 +151,10 @@ impl StepDesigns {
             });
             batch.append(design.played);
         }
-        let mut metrics = metrics(&records, &agents, &batch);
+        metrics.insert("executions".into(), batch.episodes.len().into());
+        if designer.guided > 0 {
+            metrics.insert("guided".into(), (designer.guided * tasks).into());
+        }
         if designer.alternate.is_some() {
             let learns = if designer.learns_in(step) { "designer" } else { "agents" };
             metrics.insert("learns".into(), learns.into());
@@ -157,29 +163,29 @@ impl StepDesigns {
     }
 }
 
-/// Returns the metrics of a step's designs: shares of those that pass their check and of those that are played, and means.
-fn metrics(records: &[DesignRecord], agents: &[usize], batch: &RolloutBatch) -> Map<String, Value> {
-    let share = |holds: fn(&Outcome) -> bool| mean(records.iter().map(|one| f64::from(holds(&one.outcome))));
-    let mistakes = records.iter().map(|one| match &one.outcome {
+/// Returns metrics of designs: shares of those that pass their check and of those that are played, and means.
+fn metrics<'a>(designs: impl Iterator<Item = &'a StepDesign>) -> Map<String, Value> {
+    let designs: Vec<&StepDesign> = designs.collect();
+    let share = |holds: fn(&Outcome) -> bool| mean(designs.iter().map(|one| f64::from(holds(&one.outcome))));
+    let mistakes = designs.iter().map(|one| match &one.outcome {
         Outcome::Invalid { mistakes } => mistakes.len() as f64,
         Outcome::Costly { .. } | Outcome::Played { .. } => 0.0,
     });
     let mistakes = mean(mistakes);
-    let successes = records.iter().filter_map(|one| match one.outcome {
+    let successes = designs.iter().filter_map(|one| match one.outcome {
         Outcome::Played { success, .. } => Some(success),
         Outcome::Invalid { .. } | Outcome::Costly { .. } => None,
     });
     let successes: Vec<f64> = successes.collect();
     let best = successes.iter().copied().reduce(f64::max);
     let fields = json!({
-        "count": records.len(),
+        "count": designs.len(),
         "valid": share(|outcome| !matches!(outcome, Outcome::Invalid { .. })),
         "played": share(|outcome| matches!(outcome, Outcome::Played { .. })),
         "mistakes": mistakes,
-        "agents": mean(agents.iter().map(|count| *count as f64)),
+        "agents": mean(designs.iter().filter_map(|one| one.agents).map(|count| count as f64)),
         "success": mean(successes.iter().copied()),
         "best": best,
-        "executions": batch.episodes.len(),
     });
     match fields {
         Value::Object(fields) => fields,

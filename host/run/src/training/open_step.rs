@@ -16,6 +16,7 @@ use crate::progress::Tracker;
 use crate::schedule::lanes::{Lanes, StepPart};
 
 use super::cursor::ScenarioCursor;
+use super::designer_player::designer_player;
 use super::designs::{Executions, StepDesigns};
 use super::mixture::deal;
 use super::rollouts::{Rollouts, ScenarioBatch};
@@ -151,9 +152,15 @@ impl OpenStep {
                 Some(level) => &source.at_level(level),
                 None => source,
             };
-            let (part, samples, setup) = match &own.designer {
-                Some(designer) => (Part::Designer, designer.designer().designs, &designer.setup),
-                None => (Part::Team, rollouts.train.samples, &own.setup),
+            let (part, samples, player) = match &own.designer {
+                Some(designer) => {
+                    let player = designer_player(designer, &self.weights);
+                    (Part::Designer, designer.designer().designs, player)
+                }
+                None => {
+                    let player = self.weights.player(Team::Scenario(scenario as u32), &own.setup);
+                    (Part::Team, rollouts.train.samples, player)
+                }
             };
             let first = self.cursors[scenario].next_task;
             let plan = RolloutPlan {
@@ -170,10 +177,6 @@ impl OpenStep {
             };
             self.cursors[scenario].next_task += u64::from(count);
             self.tasks += count;
-            let player = match part {
-                Part::Team => self.weights.player(Team::Scenario(scenario as u32), setup),
-                Part::Designer | Part::Design(_) => self.weights.setup(setup),
-            };
             let (lane, plan) = (rollouts.lanes.of_scenario(scenario), Arc::new(plan));
             round.push(DrawnTasks { scenario, lane, part, player, plan, attempts: Vec::new() });
         }

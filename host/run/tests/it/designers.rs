@@ -181,6 +181,27 @@ fn designs_that_can_not_be_played_are_scored_and_the_run_goes_on() {
 }
 
 #[test]
+fn guided_designs_are_learned_from_as_if_they_had_no_grammar() {
+    let workflow = Workflow::new("designer.mas", "");
+    let settings = ["writer.constrained=false", "writer.guided=1", "train.old_logprobs=recompute"];
+    let whole = workflow.run(&[&settings[..], &["train.steps=2"]].concat());
+    for (step, line) in (1..).zip(metrics(&whole, "step")) {
+        for own in transitions(&whole, step).into_iter().filter(is_of_designer) {
+            assert_eq!(own.support, None);
+            // The first design of each task has no mistake. Those that a random model writes on its own don't parse.
+            assert_eq!(own.local_reward > -0.5, own.key.sample == 0, "{}: {}", own.action, own.local_reward);
+        }
+        let designs = &line["scenarios"]["made"]["designs"];
+        assert_eq!(designs["guided"], TASKS, "{designs}");
+        assert_eq!((&designs["count"], &designs["valid"]), (&(TASKS * (DESIGNS - 1)).into(), &0.0.into()));
+    }
+    workflow.try_run("part", &[&settings[..], &["train.steps=1", "train.episodes=1"]].concat()).unwrap();
+    let part = workflow.path("part");
+    resume(&part, &["train.steps=2", "train.episodes=8"]).unwrap();
+    assert_equal(&whole, &part, 2);
+}
+
+#[test]
 fn agents_and_designer_learn_by_turns() {
     let workflow = Workflow::new("designer.mas", "");
     let whole = workflow.run(&["train.steps=3", "writer.alternate=1"]);
