@@ -201,6 +201,12 @@ impl Resolver<'_, '_, '_> {
                 format!("`guided` has no effect: policy `{name}` is not trained"),
                 "remove it, or train the policy".to_owned(),
             )
+        } else if policy.server.is_some() {
+            (
+                DiagnosticCode::BadSetting,
+                format!("`guided` needs the engine of this machine, but policy `{name}` is on a server"),
+                "remove it, or `server` from the policy".to_owned(),
+            )
         } else if guided > designs {
             (
                 DiagnosticCode::BadSetting,

@@ -47,13 +47,11 @@ impl DesignBrief {
         let mut guided = None;
         let server = workflow.policies.get(designer.policy).and_then(|policy| policy.server);
         let server = server.and_then(|at| workflow.servers.get(at));
-        if server.is_none_or(|server| server.kind.takes_grammars()) {
-            let grammar = || Some(Arc::new(design_grammar(&designer.palette, &items, &environment.facts)));
-            if designer.constrained {
-                sampling.grammar = grammar();
-            } else if designer.guided > 0 {
-                guided = Some(Sampling { grammar: grammar(), ..sampling.clone() });
-            }
+        let grammar = || Some(Arc::new(design_grammar(&designer.palette, &items, &environment.facts)));
+        if designer.constrained && server.is_none_or(|server| server.kind.takes_grammars()) {
+            sampling.grammar = grammar();
+        } else if designer.guided > 0 {
+            guided = Some(Sampling { grammar: grammar(), ..sampling.clone() });
         }
         let (designer, facts) = (designer.clone(), environment.facts);
         Ok(DesignBrief { designer, position, items, facts, sampling, guided })
