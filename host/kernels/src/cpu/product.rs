@@ -28,6 +28,11 @@ pub(crate) const STRIDE: usize = MAX_BLOCK;
 const SHORT_STRIDE: usize = 64;
 /// Number of rows that are many: a pass over them takes longer than memory takes to send the weights of the next one.
 const MANY_ROWS: usize = 9;
+/// Smallest number of runs of panels for each thread, so that threads end at about the same time.
+const RUNS: usize = 4;
+/// Largest number of panels that a thread computes one after another. While it computes one, it prefetches the next, which
+/// follows in memory.
+const LONGEST_RUN: usize = 8;
 
 /// A term of a product: `matrix` times the rows of `x`, added to `rows` of the output.
 pub struct Term<'a> {
@@ -93,12 +98,15 @@ impl Cpu {
         }
         let out = DisjointSlice::new(out);
         let (level, scratch) = (self.level, self.scratch.as_slice());
-        self.pool.for_each(tasks.len(), |thread, task| {
-            let (index, panel) = tasks[task];
-            let kernel =
-                PanelKernel { product: &products[index], panel, out, stride, scratch: &scratch[thread] };
-            // SAFETY: the level was detected; shapes were checked above; no two tasks share outputs.
-            unsafe { level.run(kernel) };
+        let run = (tasks.len() / (RUNS * scratch.len())).clamp(1, LONGEST_RUN);
+        let runs: Vec<_> = tasks.chunks(run).collect();
+        self.pool.for_each(runs.len(), |thread, run| {
+            for &(index, panel) in runs[run] {
+                let kernel =
+                    PanelKernel { product: &products[index], panel, out, stride, scratch: &scratch[thread] };
+                // SAFETY: the level was detected; shapes were checked above; no two tasks share outputs.
+                unsafe { level.run(kernel) };
+            }
         });
     }
 }
