@@ -76,7 +76,9 @@ fn cpu() -> Check {
         SimdLevel::Avx2 => ("AVX2", Status::Ready),
         SimdLevel::Portable => ("no AVX2", Status::Limited),
     };
-    let found = format!("{}, {threads} threads, {instructions}", model.unwrap_or("unknown model"));
+    let model = model.unwrap_or("unknown model");
+    let found =
+        format!("{model}, {threads} threads, {instructions}, gradients by {}", pl_model::adding_library());
     let check = Check::ready("cpu", "generation and training", found);
     match status {
         Status::Ready => check,
