@@ -70,7 +70,7 @@ pub fn logits(x: &Tensor, w: &Tensor) -> Result<Tensor, TchError> {
 /// their bits would depend on the number of threads, which they never do with oneDNN.
 const LONGEST_SUM: i64 = 640;
 
-/// Whether MKL adds products to gradients. On an Intel CPU with AVX-512, it does so 1.2 to 4 times as fast as oneDNN computes a product
+/// True if MKL adds products to gradients. On an Intel CPU with AVX-512, it does so 1.2 to 4 times as fast as oneDNN computes a product
 /// that is added afterwards (measured at the shapes of SmolLM2-135M). On other CPUs MKL stops at AVX2, where it divides all kinds of
 /// sums.
 static MKL_ADDS: LazyLock<bool> = LazyLock::new(|| {
@@ -89,7 +89,7 @@ pub fn adding_library() -> &'static str {
     if *MKL_ADDS { "MKL" } else { "oneDNN" }
 }
 
-/// Whether MKL adds `aᵀ b` to a gradient on this CPU.
+/// Returns true if MKL adds `aᵀ b` to a gradient on this CPU.
 fn mkl_adds(gradient: &Tensor, a: &Tensor) -> bool {
     let longest = gradient.size().into_iter().fold(LONGEST_SUM, i64::min);
     *MKL_ADDS && gradient.kind() == Kind::Float && a.kind() == Kind::Float && a.size()[0] <= longest
