@@ -98,10 +98,9 @@ impl Cpu {
         }
         let out = DisjointSlice::new(out);
         let (level, scratch) = (self.level, self.scratch.as_slice());
-        let run = (tasks.len() / (RUNS * scratch.len())).clamp(1, LONGEST_RUN);
-        let runs: Vec<_> = tasks.chunks(run).collect();
-        self.pool.for_each(runs.len(), |thread, run| {
-            for &(index, panel) in runs[run] {
+        let length = (tasks.len() / (RUNS * scratch.len())).clamp(1, LONGEST_RUN);
+        self.pool.for_each(tasks.len().div_ceil(length), |thread, run| {
+            for &(index, panel) in tasks[run * length..].iter().take(length) {
                 let kernel =
                     PanelKernel { product: &products[index], panel, out, stride, scratch: &scratch[thread] };
                 // SAFETY: the level was detected; shapes were checked above; no two tasks share outputs.

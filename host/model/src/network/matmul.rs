@@ -7,6 +7,7 @@
 use std::ffi::{CStr, c_char};
 use std::sync::LazyLock;
 
+use pl_kernels::cpu::SimdLevel;
 use tch::{Device, Kind, TchError, Tensor};
 use torch_sys::C_tensor;
 
@@ -73,16 +74,21 @@ const LONGEST_SUM: i64 = 640;
 /// True if MKL adds products to gradients. On an Intel CPU with AVX-512, it does so 1.2 to 4 times as fast as oneDNN computes a product
 /// that is added afterwards (measured at the shapes of SmolLM2-135M). On other CPUs MKL stops at AVX2, where it divides all kinds of
 /// sums.
-static MKL_ADDS: LazyLock<bool> = LazyLock::new(|| {
+static MKL_ADDS: LazyLock<bool> =
+    LazyLock::new(|| SimdLevel::detect() == SimdLevel::Avx512 && vendor() == *b"GenuineIntel");
+
+/// Returns the vendor of the CPU as it names itself; zeros if it has no such name.
+fn vendor() -> [u8; 12] {
+    let mut name = [0; 12];
     #[cfg(target_arch = "x86_64")]
     {
-        let vendor = std::arch::x86_64::__cpuid(0);
-        let is_intel = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel";
-        is_intel && is_x86_feature_detected!("avx512f")
+        let leaf = std::arch::x86_64::__cpuid(0);
+        for (part, register) in name.chunks_exact_mut(4).zip([leaf.ebx, leaf.edx, leaf.ecx]) {
+            part.copy_from_slice(&register.to_le_bytes());
+        }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    false
-});
+    name
+}
 
 /// Returns the library that adds products to gradients on a CPU, for people.
 pub fn adding_library() -> &'static str {
