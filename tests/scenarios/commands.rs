@@ -69,6 +69,8 @@ fn every_example_passes_check() {
             "plan-path-l0 L0",
             "plan-path-l1 L1",
             "search L2",
+            "search-l0 L0",
+            "search-l1 L1",
             "servers L2",
             "sokoban L0",
             "sudoku L1"

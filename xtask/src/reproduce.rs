@@ -2,9 +2,11 @@
 //!
 //! Every arm of an experiment is a sweep of `pl-host` over the seeds, which skips finished runs and continues others: the
 //! same command goes on where it was stopped. `curves.png` of each run folder has its curve, `--figure` draws a line for each arm.
+//! An experiment with search makes its questions from a corpus first.
 
 mod figure;
 mod intervals;
+mod questions;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,10 @@ struct Experiment {
     name: &'static str,
     /// Training steps of each run.
     steps: u32,
+    /// Settings of all arms besides the number of steps.
+    settings: &'static [&'static str],
+    /// True if the questions of all arms are made from a corpus, which `--corpus` names.
+    needs_corpus: bool,
     arms: &'static [Arm],
 }
 
@@ -40,20 +46,30 @@ const fn arm(name: &'static str, file: &'static str) -> Arm {
     Arm { name, file, settings: &[], control: Some("control") }
 }
 
+/// Permutes rewards within their groups.
+const SHUFFLED: &str = "train.shuffle_rewards=true";
+
 /// The arm whose rewards are permuted.
 const fn control(file: &'static str) -> Arm {
-    Arm { name: "control", file, settings: &["train.shuffle_rewards=true"], control: None }
+    Arm { name: "control", file, settings: &[SHUFFLED], control: None }
 }
 
 /// Grids of 5 x 5 with walls: the untrained team finds one way in ten.
 const GRIDS: &str = "maze.level=3";
 
-const fn plan_path(name: &'static str, file: &'static str) -> Arm {
-    Arm { name, file, settings: &[GRIDS], control: Some("control") }
-}
-
 const RECOMPUTED: &str = "train.old_logprobs=recompute";
 const TRUNCATED: &str = "train.correction=tis";
+
+/// Agents that see the beginnings of the two newest passages, one of each search.
+const SEARCH: &[&str] = &[
+    "questions.passages=1",
+    "questions.shown=2",
+    "questions.passage_length=240",
+    "samples=6",
+    "train.tasks_per_step=8",
+    "test.every=20",
+    "test.limit=100",
+];
 
 /// The maths team under a staleness, compared with the one that waits for each update.
 const fn stale(name: &'static str, settings: &'static [&'static str]) -> Arm {
@@ -64,6 +80,8 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "objectives",
         steps: 10,
+        settings: &[],
+        needs_corpus: false,
         arms: &[
             arm("at_grpo", "math.mas"),
             arm("ppo", "algorithms/ppo.mas"),
@@ -75,26 +93,49 @@ const EXPERIMENTS: &[Experiment] = &[
             control("math.mas"),
         ],
     },
-    Experiment { name: "math-l1", steps: 10, arms: &[arm("L1", "math-l1.mas"), control("math-l1.mas")] },
-    Experiment { name: "math-l3", steps: 10, arms: &[arm("L3", "math-l3.mas"), control("math-l3.mas")] },
+    Experiment {
+        name: "math-l1",
+        steps: 10,
+        settings: &[],
+        needs_corpus: false,
+        arms: &[arm("L1", "math-l1.mas"), control("math-l1.mas")],
+    },
+    Experiment {
+        name: "math-l3",
+        steps: 10,
+        settings: &[],
+        needs_corpus: false,
+        arms: &[arm("L3", "math-l3.mas"), control("math-l3.mas")],
+    },
     Experiment {
         name: "plan-path",
         steps: 20,
+        settings: &[GRIDS],
+        needs_corpus: false,
         arms: &[
-            plan_path("L2", "plan-path.mas"),
-            plan_path("L1", "plan-path-l1.mas"),
-            plan_path("single", "plan-path-l0.mas"),
-            Arm {
-                name: "control",
-                file: "plan-path.mas",
-                settings: &[GRIDS, "train.shuffle_rewards=true"],
-                control: None,
-            },
+            arm("L2", "plan-path.mas"),
+            arm("L1", "plan-path-l1.mas"),
+            arm("single", "plan-path-l0.mas"),
+            control("plan-path.mas"),
+        ],
+    },
+    Experiment {
+        name: "search",
+        steps: 20,
+        settings: SEARCH,
+        needs_corpus: true,
+        arms: &[
+            arm("L2", "search.mas"),
+            arm("L1", "search-l1.mas"),
+            arm("single", "search-l0.mas"),
+            control("search.mas"),
         ],
     },
     Experiment {
         name: "staleness",
         steps: 20,
+        settings: &[],
+        needs_corpus: false,
         arms: &[
             Arm { name: "0", file: "math.mas", settings: &[], control: None },
             stale("1", &["train.schedule=async", "train.staleness=1"]),
@@ -112,6 +153,8 @@ struct Options {
     seeds: Vec<u64>,
     /// Settings of all arms.
     settings: Vec<String>,
+    /// Corpus that questions are made from.
+    corpus: Option<PathBuf>,
     folder: PathBuf,
     /// Only prints the table of what is finished.
     table_only: bool,
@@ -121,9 +164,13 @@ struct Options {
 
 /// Runs an experiment and prints its table.
 pub fn run(root: &Path, arguments: &[String]) -> Result<()> {
-    let options = Options::parse(arguments)?;
+    let mut options = Options::parse(arguments)?;
     if !options.table_only {
         let program = setup::all(root)?;
+        if options.experiment.needs_corpus {
+            let questions = options.questions()?;
+            options.settings.extend(questions);
+        }
         for arm in options.experiment.arms {
             options.sweep(&program, root, arm)?;
         }
@@ -145,10 +192,13 @@ impl Options {
             .iter()
             .find(|one| one.name == name)
             .with_context(|| format!("there is no experiment {name}; there are {}", names()))?;
+        let steps = format!("train.steps={}", experiment.steps);
+        let settings = experiment.settings.iter().map(|own| (*own).to_owned());
         let mut options = Options {
             experiment,
             seeds: vec![1, 2, 3],
-            settings: vec![format!("train.steps={}", experiment.steps)],
+            settings: settings.chain([steps]).collect(),
+            corpus: None,
             folder: PathBuf::from("runs/reproduce").join(name),
             table_only: false,
             figure: None,
@@ -160,6 +210,7 @@ impl Options {
                 "--table" => options.table_only = true,
                 "--figure" => options.figure = Some(value()?.into()),
                 "--out" => options.folder = value()?.into(),
+                "--corpus" => options.corpus = Some(value()?.into()),
                 "--set" => options.settings.push(value()?.clone()),
                 "--seeds" => {
                     let seed = |text: &str| {
@@ -168,11 +219,32 @@ impl Options {
                     options.seeds = value()?.split(',').map(seed).collect::<Result<_>>()?;
                 }
                 _ => bail!(
-                    "unknown option {flag}; there are --seeds 1,2,3, --set KEY=VALUE, --out DIR, --table, --figure FILE.svg"
+                    "unknown option {flag}; there are --seeds 1,2,3, --set KEY=VALUE, --corpus FILE, --out DIR, --table, \
+                     --figure FILE.svg"
                 ),
             }
         }
+        if experiment.needs_corpus && options.corpus.is_none() && !options.table_only {
+            bail!(
+                "{name} makes its questions from a corpus: name one with --corpus FILE (docs/search.md has the forms)"
+            );
+        }
         Ok(options)
+    }
+
+    /// Makes the questions about the corpus, and returns the settings that name them.
+    fn questions(&self) -> Result<[String; 3]> {
+        let corpus = self.corpus.as_deref().context("the experiment has no corpus")?;
+        let [train, test] = questions::write(corpus, &self.folder.join("questions"))?;
+        let setting = |key: &str, path: &Path| -> Result<String> {
+            let path = std::path::absolute(path).with_context(|| format!("{}", path.display()))?;
+            Ok(format!("{key}={}", path.display()))
+        };
+        Ok([
+            setting("wiki.source", corpus)?,
+            setting("questions.tasks", &train)?,
+            setting("test.tasks", &test)?,
+        ])
     }
 
     fn arm_folder(&self, arm: &Arm) -> PathBuf {
@@ -335,5 +407,6 @@ mod tests {
         assert!(error(&["math-l1", "--seeds", "one"]).contains("write 1,2,3"));
         assert!(error(&["math-l1", "--seed"]).contains("--seeds 1,2,3"));
         assert!(error(&["math-l1", "--out"]).contains("needs a value"));
+        assert!(error(&["search"]).contains("name one with --corpus FILE"));
     }
 }

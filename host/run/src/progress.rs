@@ -181,6 +181,17 @@ pub enum Notice {
         /// Episode of the first failure.
         episode: EpisodeId,
     },
+    /// The samples of most groups had the same return for several steps, so that the policies learn next to nothing.
+    FlatSteps {
+        /// Number of these steps.
+        steps: u32,
+        /// Share of their groups.
+        share: f64,
+        /// Share of the last step's episodes that succeeded.
+        success: f64,
+        /// Largest entropy of a policy in the last step, in nats per token.
+        entropy: Option<f64>,
+    },
     /// Servers that generate for policies have failed or work again.
     Fleet(FleetEvent),
     /// A worker or a learner has joined a run.
@@ -280,6 +291,16 @@ impl fmt::Display for Notice {
                     if *count == 1 { "1 fault".to_owned() } else { format!("{count} faults, first") };
                 write!(f, "{faults}: {first}\n  see: pl-host replay {} {episode}", run.display())
             }
+            Notice::FlatSteps { steps, share, success, entropy } => {
+                let percent = 100.0 * share;
+                let nats = entropy.map_or(String::new(), |nats| format!(", entropy {nats:.2}"));
+                write!(
+                    f,
+                    "warning: in the last {steps} steps, {percent:.0} % of the groups had samples of equal reward, which teach \
+                     nothing{nats}\n  hint: {}",
+                    advice(*success, *entropy)
+                )
+            }
             Notice::Fleet(FleetEvent::ServerDown { server, reason }) => {
                 write!(f, "warning: {server} has failed several times in a row: {reason}; others do its work")
             }
@@ -294,6 +315,24 @@ impl fmt::Display for Notice {
             }
             Notice::EpisodeRestarted { failure } => write!(f, "the episode was started again: {failure}"),
         }
+    }
+}
+
+/// Success from which on tasks count as solved.
+const SOLVED: f64 = 0.9;
+
+/// Entropy in nats per token below which all samples are nearly the same text.
+const EXPLORES: f64 = 0.1;
+
+/// Returns what helps when samples have equal rewards.
+fn advice(success: f64, entropy: Option<f64>) -> &'static str {
+    if success >= SOLVED {
+        "the tasks are nearly solved: a higher `level`, other tasks, or the end of the run"
+    } else if entropy.is_some_and(|nats| nats < EXPLORES) {
+        "the policies explore no more: start again with `train.entropy`, `train.kl`, a lower `train.learning_rate` or a higher \
+         temperature"
+    } else {
+        "more `samples`, a lower `level`, or a reward that also pays a part of the way"
     }
 }
 

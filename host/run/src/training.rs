@@ -6,6 +6,7 @@ mod collected_steps;
 mod cursor;
 mod designer_player;
 mod designs;
+mod flat_steps;
 mod in_flight;
 mod kept_versions;
 mod learner_threads;

@@ -38,6 +38,7 @@ use crate::update_source::UpdateSource;
 use super::TrainingRun;
 use super::barriers::{is_barrier, is_checkpoint_due};
 use super::collected_steps::CollectedSteps;
+use super::flat_steps::FlatSteps;
 use super::in_flight::InFlightWeights;
 use super::kept_versions::KeptVersions;
 use super::learner_threads::{LearnerThreads, UpdateOrder};
@@ -159,6 +160,7 @@ impl TrainingRun<'_> {
                 parts: BTreeMap::new(),
                 last_planned,
                 collected,
+                flat_steps: FlatSteps::default(),
                 kept,
                 checkpoints,
                 handovers,
@@ -202,6 +204,7 @@ struct OuterLoop<'r> {
     last_planned: Vec<u64>,
     /// Finished steps that later updates train on.
     collected: CollectedSteps,
+    flat_steps: FlatSteps,
     /// Empty if all learners have the same staleness.
     kept: KeptVersions,
     checkpoints: Checkpoints,

@@ -56,6 +56,9 @@ impl OuterLoop<'_> {
         let line = step_line(step, &played, &metrics);
         self.folder.append_metrics(step, &line)?;
         self.report(None, &line, times.seconds);
+        if let Some(notice) = self.flat_steps.add(&metrics, line["rollout_success"].as_f64()) {
+            self.host.notify(notice);
+        }
         Ok(times)
     }
 
