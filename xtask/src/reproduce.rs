@@ -60,9 +60,9 @@ const GRIDS: &str = "maze.level=3";
 const RECOMPUTED: &str = "train.old_logprobs=recompute";
 const TRUNCATED: &str = "train.correction=tis";
 
-/// Agents that see the beginnings of the two newest passages, one of each search.
+/// Agents see the beginnings of the two passages that the newest search has found.
 const SEARCH: &[&str] = &[
-    "questions.passages=1",
+    "questions.passages=2",
     "questions.shown=2",
     "questions.passage_length=240",
     "samples=6",

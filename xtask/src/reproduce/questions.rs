@@ -29,7 +29,11 @@ const FORMS: [(&str, &str); 13] = [
     (r"\bstarring NAME", "Who starred in {}?"),
     (r"\bpublished by NAME", "Who published {}?"),
     (r"\bdeveloped by NAME", "Who developed {}?"),
-    (r"\b(?:song|album|single|EP|novel|book|opera|poem) by (?:[a-z-]+ )*NAME", "Whose work is {}?"),
+    // The words before the name, as in "by American singer Ida Moor", tell a name from a nationality.
+    (
+        r"\b(?:song|album|single|EP|novel|book|opera|poem) by (?:[A-Z][a-z]+ )?(?:[a-z-]+ )+NAME",
+        "Whose work is {}?",
+    ),
     (r"\blocated in (?:the [a-z]+ of )?NAME", "Where is {} located?"),
     (r"\b(?:based|headquartered) in NAME", "Where is {} based?"),
     (r"\bborn YEAR", "In which year was {} born?"),
@@ -117,6 +121,12 @@ mod tests {
                 "Tim Burton",
             ),
             ("Tove", "Tove is an album by the band Quill. It sold well.", "Whose work is Tove?", "Quill"),
+            (
+                "Lund",
+                "Lund is a song by Danish singer Nora Finch, of 1952.",
+                "Whose work is Lund?",
+                "Nora Finch",
+            ),
             (
                 "Harn",
                 "Harn is a game developed by J. K. de Vries, Inc.",
