@@ -192,6 +192,21 @@ fn a_team_trains_over_a_corpus_and_is_replayed_without_it() {
     assert!(shown.contains("[corpus] "), "{shown}");
 }
 
+/// A model of random weights neither searches nor answers, so that no sample is better than another.
+#[test]
+fn a_run_says_that_its_steps_teach_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = workflow(folder.path());
+    let few = ["train.steps=6", "train.tasks_per_step=1", "samples=2", "turns.max=1", "test.limit=1"];
+    let settings: Vec<&str> = few.into_iter().flat_map(|own| ["--set", own]).collect();
+    let mut command = run(&file, &folder.path().join("run"), &settings);
+    let shown = stderr(&succeed(command.env("PL_HOST_CACHE", folder.path().join("cache"))));
+    let notices =
+        shown.matches("warning: in the last 5 steps, 100 % of the groups had samples of equal reward");
+    assert_eq!(notices.count(), 1, "{shown}");
+    assert!(shown.contains("hint: more `samples`"), "{shown}");
+}
+
 /// Answers every query with one passage.
 fn retriever() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
