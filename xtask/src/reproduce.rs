@@ -4,148 +4,22 @@
 //! same command goes on where it was stopped. `curves.png` of each run folder has its curve, `--figure` draws a line for each arm.
 //! An experiment with search makes its questions from a corpus first.
 
+mod experiments;
 mod figure;
 mod intervals;
 mod questions;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use self::experiments::{Arm, EXPERIMENTS, Experiment, Swapped};
 use self::figure::Curve;
 use self::intervals::{Proportion, difference};
 use crate::setup;
-
-/// An experiment: arms that are compared with one of them.
-struct Experiment {
-    name: &'static str,
-    /// Training steps of each run.
-    steps: u32,
-    /// Settings of all arms besides the number of steps.
-    settings: &'static [&'static str],
-    /// True if the questions of all arms are made from a corpus, which `--corpus` names.
-    needs_corpus: bool,
-    arms: &'static [Arm],
-}
-
-/// A workflow trained in one way.
-struct Arm {
-    name: &'static str,
-    /// Workflow file below `examples/`.
-    file: &'static str,
-    /// Settings besides those of all arms.
-    settings: &'static [&'static str],
-    /// Name of the arm that it is compared with. `None` for that arm itself.
-    control: Option<&'static str>,
-}
-
-const fn arm(name: &'static str, file: &'static str) -> Arm {
-    Arm { name, file, settings: &[], control: Some("control") }
-}
-
-/// Permutes rewards within their groups.
-const SHUFFLED: &str = "train.shuffle_rewards=true";
-
-/// The arm whose rewards are permuted.
-const fn control(file: &'static str) -> Arm {
-    Arm { name: "control", file, settings: &[SHUFFLED], control: None }
-}
-
-/// Grids of 5 x 5 with walls: the untrained team finds one way in ten.
-const GRIDS: &str = "maze.level=3";
-
-const RECOMPUTED: &str = "train.old_logprobs=recompute";
-const TRUNCATED: &str = "train.correction=tis";
-
-/// Agents see the beginnings of the two passages that the newest search has found.
-const SEARCH: &[&str] = &[
-    "questions.passages=2",
-    "questions.shown=2",
-    "questions.passage_length=240",
-    "samples=6",
-    "train.tasks_per_step=8",
-    "test.every=20",
-    "test.limit=100",
-];
-
-/// The maths team under a staleness, compared with the one that waits for each update.
-const fn stale(name: &'static str, settings: &'static [&'static str]) -> Arm {
-    Arm { name, file: "math.mas", settings, control: Some("0") }
-}
-
-const EXPERIMENTS: &[Experiment] = &[
-    Experiment {
-        name: "objectives",
-        steps: 10,
-        settings: &[],
-        needs_corpus: false,
-        arms: &[
-            arm("at_grpo", "math.mas"),
-            arm("ppo", "algorithms/ppo.mas"),
-            arm("rloo", "algorithms/rloo.mas"),
-            arm("gspo", "algorithms/gspo.mas"),
-            arm("cispo", "algorithms/cispo.mas"),
-            arm("dr_grpo", "algorithms/dr_grpo.mas"),
-            arm("dapo", "algorithms/dapo.mas"),
-            control("math.mas"),
-        ],
-    },
-    Experiment {
-        name: "math-l1",
-        steps: 10,
-        settings: &[],
-        needs_corpus: false,
-        arms: &[arm("L1", "math-l1.mas"), control("math-l1.mas")],
-    },
-    Experiment {
-        name: "math-l3",
-        steps: 10,
-        settings: &[],
-        needs_corpus: false,
-        arms: &[arm("L3", "math-l3.mas"), control("math-l3.mas")],
-    },
-    Experiment {
-        name: "plan-path",
-        steps: 20,
-        settings: &[GRIDS],
-        needs_corpus: false,
-        arms: &[
-            arm("L2", "plan-path.mas"),
-            arm("L1", "plan-path-l1.mas"),
-            arm("single", "plan-path-l0.mas"),
-            control("plan-path.mas"),
-        ],
-    },
-    Experiment {
-        name: "search",
-        steps: 20,
-        settings: SEARCH,
-        needs_corpus: true,
-        arms: &[
-            arm("L2", "search.mas"),
-            arm("L1", "search-l1.mas"),
-            arm("single", "search-l0.mas"),
-            control("search.mas"),
-        ],
-    },
-    Experiment {
-        name: "staleness",
-        steps: 20,
-        settings: &[],
-        needs_corpus: false,
-        arms: &[
-            Arm { name: "0", file: "math.mas", settings: &[], control: None },
-            stale("1", &["train.schedule=async", "train.staleness=1"]),
-            stale("4", &["train.schedule=async", "train.staleness=4"]),
-            stale("8", &["train.schedule=async", "train.staleness=8"]),
-            stale("4-corrected", &["train.schedule=async", "train.staleness=4", RECOMPUTED, TRUNCATED]),
-            stale("8-corrected", &["train.schedule=async", "train.staleness=8", RECOMPUTED, TRUNCATED]),
-        ],
-    },
-];
 
 /// Command line of `reproduce`.
 struct Options {
@@ -153,6 +27,8 @@ struct Options {
     seeds: Vec<u64>,
     /// Settings of all arms.
     settings: Vec<String>,
+    /// Device of all runs. `None` for what `pl-host` chooses.
+    device: Option<String>,
     /// Corpus that questions are made from.
     corpus: Option<PathBuf>,
     folder: PathBuf,
@@ -173,6 +49,9 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<()> {
         }
         for arm in options.experiment.arms {
             options.sweep(&program, root, arm)?;
+        }
+        if let Some(swapped) = &options.experiment.swapped {
+            options.evaluate_swapped(&program, root, swapped)?;
         }
     }
     print!("{}", options.table()?);
@@ -198,6 +77,7 @@ impl Options {
             experiment,
             seeds: vec![1, 2, 3],
             settings: settings.chain([steps]).collect(),
+            device: None,
             corpus: None,
             folder: PathBuf::from("runs/reproduce").join(name),
             table_only: false,
@@ -211,6 +91,7 @@ impl Options {
                 "--figure" => options.figure = Some(value()?.into()),
                 "--out" => options.folder = value()?.into(),
                 "--corpus" => options.corpus = Some(value()?.into()),
+                "--device" => options.device = Some(value()?.clone()),
                 "--set" => options.settings.push(value()?.clone()),
                 "--seeds" => {
                     let seed = |text: &str| {
@@ -219,8 +100,8 @@ impl Options {
                     options.seeds = value()?.split(',').map(seed).collect::<Result<_>>()?;
                 }
                 _ => bail!(
-                    "unknown option {flag}; there are --seeds 1,2,3, --set KEY=VALUE, --corpus FILE, --out DIR, --table, \
-                     --figure FILE.svg"
+                    "unknown option {flag}; there are --seeds 1,2,3, --set KEY=VALUE, --device DEVICE, --corpus FILE, --out DIR, \
+                     --table, --figure FILE.svg"
                 ),
             }
         }
@@ -253,21 +134,51 @@ impl Options {
 
     fn sweep(&self, program: &Path, root: &Path, arm: &Arm) -> Result<()> {
         let seeds: Vec<String> = self.seeds.iter().map(u64::to_string).collect();
-        let shared = self.settings.iter().map(String::as_str);
-        let settings = shared.chain(arm.settings.iter().copied()).flat_map(|own| ["--set", own]);
-        let status = Command::new(program)
-            .arg("sweep")
-            .arg(root.join("examples").join(arm.file))
-            .arg("--out")
-            .arg(self.arm_folder(arm))
-            .args(["--seeds", &seeds.join(",")])
-            .args(settings)
-            .status()
-            .with_context(|| format!("cannot start {}", program.display()))?;
+        let mut command = Command::new(program);
+        command.arg("sweep").arg(workflow(root, arm)).arg("--out").arg(self.arm_folder(arm));
+        command.args(["--seeds", &seeds.join(",")]).args(self.arguments(arm.settings));
+        let status = command.status().with_context(|| format!("cannot start {}", program.display()))?;
         if !status.success() {
             bail!("arm {} of {} ended with {status}", arm.name, self.experiment.name);
         }
         Ok(())
+    }
+
+    /// Evaluates the trained runs of an arm once more, each agent with the policy of the other one.
+    fn evaluate_swapped(&self, program: &Path, root: &Path, swapped: &Swapped) -> Result<()> {
+        let arm = self.experiment.arms.iter().find(|arm| arm.name == swapped.arm);
+        let arm = arm.with_context(|| format!("there is no arm {}", swapped.arm))?;
+        for seed in &self.seeds {
+            let path = self.swapped_result(*seed);
+            if path.is_file() {
+                continue;
+            }
+            let mut command = Command::new(program);
+            command.arg("evaluate").arg(workflow(root, arm)).args(self.arguments(arm.settings));
+            command.args(["--json", "--checkpoint"]).arg(self.arm_folder(arm).join(format!("seed={seed}")));
+            command.args(swapped.settings.iter().flat_map(|own| ["--set", own])).stderr(Stdio::inherit());
+            let output = command.output().with_context(|| format!("cannot start {}", program.display()))?;
+            if !output.status.success() {
+                bail!("arm {} with swapped policies, seed {seed}: {}", arm.name, output.status);
+            }
+            let folder = path.parent().unwrap_or(&path);
+            std::fs::create_dir_all(folder)
+                .and_then(|()| std::fs::write(&path, &output.stdout))
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// File of the evaluation of a seed with swapped policies.
+    fn swapped_result(&self, seed: u64) -> PathBuf {
+        self.folder.join(format!("swapped/seed={seed}.json"))
+    }
+
+    /// Returns the arguments of a command of `pl-host` that give an arm its settings.
+    fn arguments<'a>(&'a self, arm: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+        let settings = self.settings.iter().map(String::as_str).chain(arm.iter().copied());
+        let device = self.device.iter().flat_map(|device| ["--device", device]);
+        settings.flat_map(|own| ["--set", own]).chain(device)
     }
 
     /// Returns the table of the finished runs in Markdown.
@@ -280,29 +191,29 @@ impl Options {
         text += &"---|".repeat(self.seeds.len() + 2);
         text.push('\n');
         for arm in self.experiment.arms {
-            let runs = self.results(arm)?;
-            let pooled = Proportion::pooled(runs.iter().flatten().copied());
-            let _ = write!(text, "| `{}` |", arm.name);
-            for run in &runs {
-                let _ = write!(text, " {} |", run.map_or("-".to_owned(), |run| percent(run.share())));
-            }
             let control = self.experiment.arms.iter().find(|one| Some(one.name) == arm.control);
-            let difference = match (pooled, control) {
-                (Some(own), Some(control)) => {
-                    Proportion::pooled(self.results(control)?.into_iter().flatten())
-                        .map(|control| difference(own, control))
-                }
-                _ => None,
-            };
-            let pooled = pooled.map_or("-".to_owned(), |pooled| percent(pooled.share()));
-            let _ = match difference {
-                Some((value, low, high)) => {
-                    writeln!(text, " {pooled} | {} ({} to {}) |", percent(value), percent(low), percent(high))
-                }
-                None => writeln!(text, " {pooled} | |"),
-            };
+            let control = control.map(|control| self.results(control)).transpose()?;
+            text += &row(&format!("`{}`", arm.name), &self.results(arm)?, control.as_deref());
+        }
+        if let Some(swapped) = &self.experiment.swapped {
+            text += &row(&format!("`{}` with swapped policies", swapped.arm), &self.swapped_results()?, None);
         }
         Ok(text)
+    }
+
+    /// Returns the successes of each seed with swapped policies. `None` for those that were not evaluated.
+    fn swapped_results(&self) -> Result<Vec<Option<Proportion>>> {
+        let read = |seed: &u64| -> Result<Option<Proportion>> {
+            let path = self.swapped_result(*seed);
+            if !path.is_file() {
+                return Ok(None);
+            }
+            let text =
+                std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let line: Value = serde_json::from_str(&text).with_context(|| format!("{}", path.display()))?;
+            Ok(successes(&line))
+        };
+        self.seeds.iter().map(read).collect()
     }
 
     /// Returns the curve of each arm, of the runs that there are.
@@ -340,6 +251,28 @@ impl Options {
     }
 }
 
+fn workflow(root: &Path, arm: &Arm) -> PathBuf {
+    root.join("examples").join(arm.file)
+}
+
+/// Returns a row of the table: the share of each run, of all together, and the difference to the control.
+fn row(name: &str, runs: &[Option<Proportion>], control: Option<&[Option<Proportion>]>) -> String {
+    let pooled = |runs: &[Option<Proportion>]| Proportion::pooled(runs.iter().flatten().copied());
+    let own = pooled(runs);
+    let mut text = format!("| {name} |");
+    for run in runs.iter().chain([&own]) {
+        let _ = write!(text, " {} |", run.map_or("-".to_owned(), |run| percent(run.share())));
+    }
+    match (own, control.and_then(pooled)) {
+        (Some(own), Some(control)) => {
+            let (value, low, high) = difference(own, control);
+            let _ = write!(text, " {} ({} to {})", percent(value), percent(low), percent(high));
+        }
+        _ => {}
+    }
+    text + " |\n"
+}
+
 /// Lines of JSON, without a last one that is not complete.
 fn read_lines(text: &str) -> Vec<Value> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -348,7 +281,11 @@ fn read_lines(text: &str) -> Vec<Value> {
 /// Returns the episodes of the evaluation after the last step that succeeded.
 fn last_evaluation(lines: &[Value], last: u64) -> Option<Proportion> {
     let is_last = |line: &&Value| line["kind"] == "evaluation" && line["step"] == last;
-    let line = lines.iter().find(is_last)?;
+    successes(lines.iter().find(is_last)?)
+}
+
+/// Returns the episodes of an evaluation that succeeded.
+fn successes(line: &Value) -> Option<Proportion> {
     let count = line["episodes"].as_u64()? + line["lost"].as_u64()?;
     let successes = (line["success"].as_f64()? * count as f64).round() as u64;
     Some(Proportion { successes, count })
@@ -361,16 +298,6 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_workflow_of_an_experiment_exists_and_has_its_control() {
-        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
-        for Experiment { name, arms, .. } in EXPERIMENTS {
-            assert!(arms.iter().all(|arm| examples.join(arm.file).is_file()), "{name}");
-            let names: Vec<&str> = arms.iter().map(|arm| arm.name).collect();
-            assert!(arms.iter().filter_map(|arm| arm.control).all(|own| names.contains(&own)), "{name}");
-        }
-    }
 
     #[test]
     fn a_table_has_the_finished_runs_and_their_difference_to_the_control() {
@@ -398,12 +325,23 @@ mod tests {
     }
 
     #[test]
+    fn a_table_has_the_team_with_swapped_policies() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("swapped")).unwrap();
+        let line = r#"{"name":"test","success":0.25,"episodes":30,"lost":2}"#;
+        std::fs::write(folder.path().join("swapped/seed=2.json"), line).unwrap();
+        let words = ["search", "--seeds", "1,2", "--table", "--out", folder.path().to_str().unwrap()];
+        let table = Options::parse(&words.map(str::to_owned)).unwrap().table().unwrap();
+        assert_eq!(table.lines().last(), Some("| `L2` with swapped policies | - | 25 | 25 | |"));
+    }
+
+    #[test]
     fn mistakes_in_the_command_line_name_what_there_is() {
         let error = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             format!("{:#}", Options::parse(&words).err().unwrap())
         };
-        assert!(error(&["maths"]).contains("objectives, math-l1, math-l3"));
+        assert!(error(&["maths"]).contains("objectives, math-single, math-l1, math-l3"));
         assert!(error(&["math-l1", "--seeds", "one"]).contains("write 1,2,3"));
         assert!(error(&["math-l1", "--seed"]).contains("--seeds 1,2,3"));
         assert!(error(&["math-l1", "--out"]).contains("needs a value"));

@@ -1,0 +1,164 @@
+//! The experiments: which workflows are trained how, and what they are compared with.
+
+/// An experiment: arms that are compared with one of them.
+#[derive(Clone, Copy)]
+pub struct Experiment {
+    pub name: &'static str,
+    /// Training steps of each run.
+    pub steps: u32,
+    /// Settings of all arms besides the number of steps.
+    pub settings: &'static [&'static str],
+    /// True if the questions of all arms are made from a corpus, which `--corpus` names.
+    pub needs_corpus: bool,
+    pub arms: &'static [Arm],
+    /// The arm whose agents exchange their policies once it is trained.
+    pub swapped: Option<Swapped>,
+}
+
+/// A workflow trained in one way.
+#[derive(Clone, Copy)]
+pub struct Arm {
+    pub name: &'static str,
+    /// Workflow file below `examples/`.
+    pub file: &'static str,
+    /// Settings besides those of all arms.
+    pub settings: &'static [&'static str],
+    /// Name of the arm that it is compared with. `None` for that arm itself.
+    pub control: Option<&'static str>,
+}
+
+/// Exchange of policies: what is lost by it shows how different the agents have become.
+#[derive(Clone, Copy)]
+pub struct Swapped {
+    /// Name of the arm.
+    pub arm: &'static str,
+    /// Settings that give each agent the other's policy.
+    pub settings: &'static [&'static str],
+}
+
+const fn arm(name: &'static str, file: &'static str) -> Arm {
+    Arm { name, file, settings: &[], control: Some("control") }
+}
+
+/// Permutes rewards within their groups.
+const SHUFFLED: &str = "train.shuffle_rewards=true";
+
+/// The arm whose rewards are permuted.
+const fn control(file: &'static str) -> Arm {
+    Arm { name: "control", file, settings: &[SHUFFLED], control: None }
+}
+
+const fn experiment(name: &'static str, steps: u32, arms: &'static [Arm]) -> Experiment {
+    Experiment { name, steps, settings: &[], needs_corpus: false, arms, swapped: None }
+}
+
+const RECOMPUTED: &str = "train.old_logprobs=recompute";
+const TRUNCATED: &str = "train.correction=tis";
+
+/// The maths team under a staleness, compared with the one that waits for each update.
+const fn stale(name: &'static str, settings: &'static [&'static str]) -> Arm {
+    Arm { name, file: "math.mas", settings, control: Some("0") }
+}
+
+/// One agent with an adapter, and as many tokens in a step as the team of math.mas.
+const ALONE: &[&str] = &[
+    "reasoner.lora.rank=16",
+    "reasoner.lora.alpha=32",
+    "reason.max_tokens=48",
+    "samples=16",
+    "train.tasks_per_step=4",
+    "train.learning_rate=2e-4",
+    "test.limit=32",
+];
+
+pub const EXPERIMENTS: &[Experiment] = &[
+    experiment(
+        "objectives",
+        10,
+        &[
+            arm("at_grpo", "math.mas"),
+            arm("ppo", "algorithms/ppo.mas"),
+            arm("rloo", "algorithms/rloo.mas"),
+            arm("gspo", "algorithms/gspo.mas"),
+            arm("cispo", "algorithms/cispo.mas"),
+            arm("dr_grpo", "algorithms/dr_grpo.mas"),
+            arm("dapo", "algorithms/dapo.mas"),
+            control("math.mas"),
+        ],
+    ),
+    Experiment {
+        settings: ALONE,
+        ..experiment("math-single", 10, &[arm("single", "math-l0.mas"), control("math-l0.mas")])
+    },
+    experiment("math-l1", 10, &[arm("L1", "math-l1.mas"), control("math-l1.mas")]),
+    experiment("math-l3", 10, &[arm("L3", "math-l3.mas"), control("math-l3.mas")]),
+    Experiment {
+        // Grids of 5 x 5 with walls: the untrained team finds one way in ten.
+        settings: &["maze.level=3"],
+        swapped: Some(Swapped { arm: "L2", settings: &["tool.policy=walker", "plan.policy=coder"] }),
+        ..experiment(
+            "plan-path",
+            20,
+            &[
+                arm("L2", "plan-path.mas"),
+                arm("L1", "plan-path-l1.mas"),
+                arm("single", "plan-path-l0.mas"),
+                control("plan-path.mas"),
+            ],
+        )
+    },
+    Experiment {
+        // Agents see the beginnings of the two passages that the newest search has found.
+        settings: &[
+            "questions.passages=2",
+            "questions.shown=2",
+            "questions.passage_length=240",
+            "samples=6",
+            "train.tasks_per_step=8",
+            "test.every=20",
+            "test.limit=100",
+        ],
+        needs_corpus: true,
+        swapped: Some(Swapped { arm: "L2", settings: &["find.policy=reasoner", "reason.policy=searcher"] }),
+        ..experiment(
+            "search",
+            20,
+            &[
+                arm("L2", "search.mas"),
+                arm("L1", "search-l1.mas"),
+                arm("single", "search-l0.mas"),
+                control("search.mas"),
+            ],
+        )
+    },
+    experiment(
+        "staleness",
+        20,
+        &[
+            Arm { name: "0", file: "math.mas", settings: &[], control: None },
+            stale("1", &["train.schedule=async", "train.staleness=1"]),
+            stale("4", &["train.schedule=async", "train.staleness=4"]),
+            stale("8", &["train.schedule=async", "train.staleness=8"]),
+            stale("4-corrected", &["train.schedule=async", "train.staleness=4", RECOMPUTED, TRUNCATED]),
+            stale("8-corrected", &["train.schedule=async", "train.staleness=8", RECOMPUTED, TRUNCATED]),
+        ],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn every_workflow_of_an_experiment_exists_and_has_its_control() {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+        for Experiment { name, arms, swapped, .. } in EXPERIMENTS {
+            assert!(arms.iter().all(|arm| examples.join(arm.file).is_file()), "{name}");
+            let names: Vec<&str> = arms.iter().map(|arm| arm.name).collect();
+            assert!(arms.iter().filter_map(|arm| arm.control).all(|own| names.contains(&own)), "{name}");
+            assert!(swapped.is_none_or(|swapped| names.contains(&swapped.arm)), "{name}");
+        }
+    }
+}
