@@ -51,7 +51,7 @@ use crate::cargo::cargo;
 use crate::setup::Libtorch;
 
 const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | \
-     attack [sandbox | plugins | files | faults]… | attack fuzz [--minutes N] [--jobs N] [--built] | attack fuzz table | dist | gpu-kit [--dry-run] | toolchains | servers | model NAME | architecture | reproduce NAME [--seeds 1,2,3] [--set KEY=VALUE] [--out DIR] [--table] [--figure FILE.svg] | bench [engine | servers | sandbox | cluster]";
+     attack [sandbox | plugins | files | faults]… | attack fuzz [--minutes N] [--jobs N] [--built] | attack fuzz table | dist | gpu-kit [--dry-run] | toolchains | servers | model NAME | architecture | reproduce NAME [--seeds 1,2,3] [--set KEY=VALUE] [--device DEVICE] [--corpus FILE] [--out DIR] [--table] [--figure FILE.svg] | bench [engine | servers | sandbox | cluster]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -263,12 +263,9 @@ fn row(name: &str, runs: &[Option<Proportion>], control: Option<&[Option<Proport
     for run in runs.iter().chain([&own]) {
         let _ = write!(text, " {} |", run.map_or("-".to_owned(), |run| percent(run.share())));
     }
-    match (own, control.and_then(pooled)) {
-        (Some(own), Some(control)) => {
-            let (value, low, high) = difference(own, control);
-            let _ = write!(text, " {} ({} to {})", percent(value), percent(low), percent(high));
-        }
-        _ => {}
+    if let (Some(own), Some(control)) = (own, control.and_then(pooled)) {
+        let (value, low, high) = difference(own, control);
+        let _ = write!(text, " {} ({} to {})", percent(value), percent(low), percent(high));
     }
     text + " |\n"
 }

@@ -146,11 +146,17 @@ impl Agent for Reasoner {
         let instruction = "Answer the question from the passages with a name, a number or a few words between <answer> and \
                            </answer>. If they don't tell, write what to look for between <search> and </search>.";
         let instruction = settings.instruction.as_deref().unwrap_or(instruction);
-        request(settings.examples, instruction, text, |(question, _, title, body, answer)| {
+        let searched: Example = |(question, query, ..)| {
+            (format!("Passages:\nNone.\nQuestion: {question}"), format!("<search>{query}</search>"))
+        };
+        let answered: Example = |(question, _, title, body, answer)| {
             let passages = listed([(*title, *body)].into_iter());
             (format!("Passages:{passages}\nQuestion: {question}"), format!("<answer>{answer}</answer>"))
-        })
-        .map(|request| Some(request.with_stop(["</answer>", "</search>"])))
+        };
+        // Alone, an agent without passages has nothing to answer from.
+        let example = if settings.searches && view.passages.is_empty() { searched } else { answered };
+        request(settings.examples, instruction, text, example)
+            .map(|request| Some(request.with_stop(["</answer>", "</search>"])))
     }
 
     fn parse(settings: &ReasonerSettings, _view: &View, completion: &Completion) -> Result<Action> {
@@ -233,6 +239,10 @@ mod tests {
         insta::assert_snapshot!("searcher_again", searcher(&later_view()));
         insta::assert_snapshot!("reasoner_first", reasoner(&view()));
         insta::assert_snapshot!("reasoner_again", reasoner(&later_view()));
+        let alone = ReasonerSettings { searches: true, ..ReasonerSettings::default() };
+        let alone = |view: &View| text(Reasoner::prompt(&alone, view, &turn()).unwrap().unwrap());
+        insta::assert_snapshot!("reasoner_alone_first", alone(&view()));
+        assert_eq!(alone(&later_view()), reasoner(&later_view()));
     }
 
     #[test]

@@ -71,6 +71,14 @@ const ALONE: &[&str] = &[
     "test.limit=32",
 ];
 
+/// Varied and longer programs of the tool.
+const HOT: &str = "tool.temperature=1";
+const LONG: &str = "tool.max_tokens=160";
+
+/// Agents of plan-path.mas that exchange their policies.
+const SWAPPED_GRIDS: Option<Swapped> =
+    Some(Swapped { arm: "L2", settings: &["tool.policy=walker", "plan.policy=coder"] });
+
 pub const EXPERIMENTS: &[Experiment] = &[
     experiment(
         "objectives",
@@ -95,7 +103,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         // Grids of 5 x 5 with walls: the untrained team finds one way in ten.
         settings: &["maze.level=3"],
-        swapped: Some(Swapped { arm: "L2", settings: &["tool.policy=walker", "plan.policy=coder"] }),
+        swapped: SWAPPED_GRIDS,
         ..experiment(
             "plan-path",
             20,
@@ -104,6 +112,30 @@ pub const EXPERIMENTS: &[Experiment] = &[
                 arm("L1", "plan-path-l1.mas"),
                 arm("single", "plan-path-l0.mas"),
                 control("plan-path.mas"),
+            ],
+        )
+    },
+    Experiment {
+        // A better model on larger grids, for a card: `--device cuda`.
+        settings: &[
+            "base.source=qwen2.5-coder-1.5b",
+            "maze.level=6",
+            "plan.temperature=1",
+            "plan.max_tokens=64",
+            "train.tasks_per_step=8",
+            "train.learning_rate=1e-4",
+            "test.every=20",
+            "test.limit=100",
+        ],
+        swapped: SWAPPED_GRIDS,
+        ..experiment(
+            "plan-path-qwen",
+            20,
+            &[
+                Arm { settings: &["samples=8", HOT, LONG], ..arm("L2", "plan-path.mas") },
+                Arm { settings: &["samples=8", HOT, LONG], ..arm("L1", "plan-path-l1.mas") },
+                Arm { settings: &["samples=16"], ..arm("single", "plan-path-l0.mas") },
+                Arm { settings: &["samples=8", HOT, LONG, SHUFFLED], ..control("plan-path.mas") },
             ],
         )
     },
