@@ -1,4 +1,5 @@
-//! `cargo xtask attack fuzz`: the targets of the fuzzers, in rounds whose counts add up over calls.
+//! `cargo xtask attack fuzz`: the targets of the fuzzers, in rounds whose counts add up over calls and, in the repository, over
+//! machines.
 //!
 //! The targets of files are tests, which mutate seeds without coverage. Those of the language are programs of libFuzzer,
 //! which keep what covered new code. All of them are copied into the cache folder first, so that other builds don't
@@ -34,8 +35,11 @@ const LONGEST: u32 = 600;
 /// Ticks of a second in `/proc/PID/stat`, on all architectures of Linux that people use.
 const TICKS: f64 = 100.0;
 
-/// Lines of the rounds, one in JSON each.
+/// Lines of the rounds, one in JSON each: those of this machine, in the cache folder.
 const ROUNDS: &str = "rounds.jsonl";
+
+/// Lines of the rounds on all machines so far, in the repository.
+const RECORD: &str = "docs/fuzzing.jsonl";
 
 /// Flags of the compiler for libFuzzer, as cargo-fuzz passes them, without a sanitizer: there is no unsafe code to watch.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -115,7 +119,8 @@ impl Options {
     }
 }
 
-/// Gives each target its time and prints the table of all rounds so far, or writes the table alone into docs/results.md.
+/// Gives each target its time and prints the table of this machine's rounds, or adds them to the record of all machines and
+/// writes its table into docs/results.md.
 /// Returns the exit code: 1 if an input was found that a target does not survive.
 ///
 /// # Errors
@@ -123,7 +128,11 @@ impl Options {
 pub fn run(root: &Path, arguments: &[String]) -> Result<u8> {
     let folder = cache::private("fuzz")?;
     if arguments == ["table"] {
-        let table = table(&read_rounds(&folder)?);
+        let record = root.join(RECORD);
+        let rounds = merge(read_rounds(&record)?, read_rounds(&folder.join(ROUNDS))?);
+        let lines: String = rounds.iter().map(|round| format!("{round}\n")).collect();
+        fs::write(&record, lines).with_context(|| format!("cannot write {}", record.display()))?;
+        let table = table(&rounds);
         print!("{table}");
         write_table(&root.join("docs/results.md"), "attack fuzz table", &table)?;
         return Ok(0);
@@ -138,7 +147,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<u8> {
         build(root, &folder)?;
     }
     let found = campaign(root, &folder, &options)?;
-    print!("{}", table(&read_rounds(&folder)?));
+    print!("{}", table(&read_rounds(&folder.join(ROUNDS))?));
     Ok(u8::from(found))
 }
 
@@ -348,14 +357,28 @@ fn counts_of_libfuzzer(text: &str) -> Counts {
     counts
 }
 
-/// Returns the rounds of all campaigns, in order.
-fn read_rounds(folder: &Path) -> Result<Vec<Value>> {
-    let path = folder.join(ROUNDS);
-    let text = match fs::read_to_string(&path) {
+/// Returns the rounds of a file, in order. A missing file has none.
+fn read_rounds(path: &Path) -> Result<Vec<Value>> {
+    let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         read => read.with_context(|| format!("cannot read {}", path.display()))?,
     };
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+/// Adds the rounds of this machine that are not in the record yet. Inputs that were found keep only their file names.
+fn merge(mut record: Vec<Value>, rounds: Vec<Value>) -> Vec<Value> {
+    for mut round in rounds {
+        let same = |other: &Value| ["target", "started", "seed"].iter().all(|key| other[*key] == round[*key]);
+        if record.iter().any(same) {
+            continue;
+        }
+        if let Some(name) = round["found"].as_str().and_then(|path| Path::new(path).file_name()) {
+            round["found"] = name.to_string_lossy().into();
+        }
+        record.push(round);
+    }
+    record
 }
 
 /// Returns the sums of the rounds by target, as a table of Markdown.
@@ -430,6 +453,19 @@ mod tests {
         let expected = "| GGUF | 1.5 | 3.0 | 1,000,234 |  |  | 1 |\n\
              | language: check | 1.0 | 1.0 | 5 | 70 | 8 | nothing |\n";
         assert!(table(&rounds).ends_with(expected), "{}", table(&rounds));
+    }
+
+    #[test]
+    fn a_round_is_recorded_once_and_without_the_machine_s_folders() {
+        let round = |target: &str, started: u64, found: Value| json!({ "target": target, "started": started, "seed": 7, "found": found });
+        let record = vec![round("GGUF", 5, Value::Null)];
+        let found = round("GGUF", 9, "cache/found/GGUF-9.txt".into());
+        let merged =
+            merge(record.clone(), vec![record[0].clone(), round("config.json", 5, Value::Null), found]);
+        let expected =
+            [record[0].clone(), round("config.json", 5, Value::Null), round("GGUF", 9, "GGUF-9.txt".into())];
+        assert_eq!(merged, expected);
+        assert_eq!(merge(merged.clone(), merged.clone()), merged);
     }
 
     #[test]
