@@ -107,14 +107,14 @@ impl Options {
         }
         if experiment.needs_corpus && options.corpus.is_none() && !options.table_only {
             bail!(
-                "{name} makes its questions from a corpus: name one with --corpus FILE (docs/search.md has the forms)"
+                "{name} makes its questions from a corpus: name one with --corpus FILE, an object {{\"TITLE\": [\"SENTENCE\", …], …}}"
             );
         }
         Ok(options)
     }
 
-    /// Makes the questions about the corpus, and returns the settings that name them.
-    fn questions(&self) -> Result<[String; 3]> {
+    /// Makes the questions about the corpus, and returns the settings that go with them.
+    fn questions(&self) -> Result<[String; 4]> {
         let corpus = self.corpus.as_deref().context("the experiment has no corpus")?;
         let [train, test] = questions::write(corpus, &self.folder.join("questions"))?;
         let setting = |key: &str, path: &Path| -> Result<String> {
@@ -125,11 +125,17 @@ impl Options {
             setting("wiki.source", corpus)?,
             setting("questions.tasks", &train)?,
             setting("test.tasks", &test)?,
+            format!("questions.passage_length={}", questions::BEGINNING),
         ])
     }
 
     fn arm_folder(&self, arm: &Arm) -> PathBuf {
         self.folder.join(arm.name)
+    }
+
+    /// Run folder of an arm.
+    fn run_folder(&self, arm: &Arm, seed: u64) -> PathBuf {
+        self.arm_folder(arm).join(format!("seed={seed}"))
     }
 
     fn sweep(&self, program: &Path, root: &Path, arm: &Arm) -> Result<()> {
@@ -146,7 +152,7 @@ impl Options {
 
     /// Evaluates the trained runs of an arm once more, each agent with the policy of the other one.
     fn evaluate_swapped(&self, program: &Path, root: &Path, swapped: &Swapped) -> Result<()> {
-        let arm = self.experiment.arms.iter().find(|arm| arm.name == swapped.arm);
+        let arm = self.experiment.arm(swapped.arm);
         let arm = arm.with_context(|| format!("there is no arm {}", swapped.arm))?;
         for seed in &self.seeds {
             let path = self.swapped_result(*seed);
@@ -155,7 +161,7 @@ impl Options {
             }
             let mut command = Command::new(program);
             command.arg("evaluate").arg(workflow(root, arm)).args(self.arguments(arm.settings));
-            command.args(["--json", "--checkpoint"]).arg(self.arm_folder(arm).join(format!("seed={seed}")));
+            command.args(["--json", "--checkpoint"]).arg(self.run_folder(arm, *seed));
             command.args(swapped.settings.iter().flat_map(|own| ["--set", own])).stderr(Stdio::inherit());
             let output = command.output().with_context(|| format!("cannot start {}", program.display()))?;
             if !output.status.success() {
@@ -191,7 +197,7 @@ impl Options {
         text += &"---|".repeat(self.seeds.len() + 2);
         text.push('\n');
         for arm in self.experiment.arms {
-            let control = self.experiment.arms.iter().find(|one| Some(one.name) == arm.control);
+            let control = arm.control.and_then(|name| self.experiment.arm(name));
             let control = control.map(|control| self.results(control)).transpose()?;
             text += &row(&format!("`{}`", arm.name), &self.results(arm)?, control.as_deref());
         }
@@ -208,10 +214,7 @@ impl Options {
             if !path.is_file() {
                 return Ok(None);
             }
-            let text =
-                std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            let line: Value = serde_json::from_str(&text).with_context(|| format!("{}", path.display()))?;
-            Ok(successes(&line))
+            Ok(successes(&read_json(&path)?))
         };
         self.seeds.iter().map(read).collect()
     }
@@ -221,7 +224,7 @@ impl Options {
         let curve = |arm: &Arm| {
             let mut curve = Curve::default();
             for seed in &self.seeds {
-                let path = self.arm_folder(arm).join(format!("seed={seed}/metrics.jsonl"));
+                let path = self.run_folder(arm, *seed).join("metrics.jsonl");
                 // A run that has not started has no steps.
                 curve.add(&read_lines(&std::fs::read_to_string(path).unwrap_or_default()));
             }
@@ -233,22 +236,25 @@ impl Options {
     /// Returns the successes of each seed's last evaluation. `None` for runs that have not finished.
     fn results(&self, arm: &Arm) -> Result<Vec<Option<Proportion>>> {
         let run = |seed: &u64| -> Result<Option<Proportion>> {
-            let path = self.arm_folder(arm).join(format!("seed={seed}"));
-            let steps = path.join("workflow.json");
-            let metrics = path.join("metrics.jsonl");
+            let folder = self.run_folder(arm, *seed);
+            let metrics = folder.join("metrics.jsonl");
             if !metrics.exists() {
                 return Ok(None);
             }
-            let read = |path: &Path| {
-                std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-            };
-            let workflow: Value =
-                serde_json::from_str(&read(&steps)?).with_context(|| format!("{}", steps.display()))?;
+            let workflow = read_json(&folder.join("workflow.json"))?;
             let last = workflow.pointer("/workflow/train/steps").and_then(Value::as_u64);
             Ok(last.and_then(|last| last_evaluation(&read_lines(&read(&metrics).ok()?), last)))
         };
         self.seeds.iter().map(run).collect()
     }
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn read_json(path: &Path) -> Result<Value> {
+    serde_json::from_str(&read(path)?).with_context(|| format!("{}", path.display()))
 }
 
 fn workflow(root: &Path, arm: &Arm) -> PathBuf {

@@ -89,6 +89,12 @@ fn listed_view(view: &View) -> String {
     listed(view.passages.iter().map(|passage| (passage.title.as_str(), passage.text.as_str())))
 }
 
+/// Returns what the reasoner reads: passages as [`listed`] writes them, and the question.
+fn reading(passages: &str, question: &str) -> String {
+    let passages = if passages.is_empty() { "\nNone." } else { passages };
+    format!("Passages:{passages}\nQuestion: {question}")
+}
+
 /// Writes the query of a search.
 pub struct Searcher;
 
@@ -140,18 +146,15 @@ impl Agent for Reasoner {
     type Action = Action;
 
     fn prompt(settings: &ReasonerSettings, view: &View, _turn: &Turn) -> Result<Option<Request>> {
-        let passages = listed_view(view);
-        let passages = if passages.is_empty() { "\nNone." } else { &passages };
-        let text = format!("Passages:{passages}\nQuestion: {}", view.question);
+        let text = reading(&listed_view(view), &view.question);
         let instruction = "Answer the question from the passages with a name, a number or a few words between <answer> and \
                            </answer>. If they don't tell, write what to look for between <search> and </search>.";
         let instruction = settings.instruction.as_deref().unwrap_or(instruction);
-        let searched: Example = |(question, query, ..)| {
-            (format!("Passages:\nNone.\nQuestion: {question}"), format!("<search>{query}</search>"))
-        };
+        let searched: Example =
+            |(question, query, ..)| (reading("", question), format!("<search>{query}</search>"));
         let answered: Example = |(question, _, title, body, answer)| {
             let passages = listed([(*title, *body)].into_iter());
-            (format!("Passages:{passages}\nQuestion: {question}"), format!("<answer>{answer}</answer>"))
+            (reading(&passages, question), format!("<answer>{answer}</answer>"))
         };
         // Alone, an agent without passages has nothing to answer from.
         let example = if settings.searches && view.passages.is_empty() { searched } else { answered };

@@ -79,6 +79,13 @@ const LONG: &str = "tool.max_tokens=160";
 const SWAPPED_GRIDS: Option<Swapped> =
     Some(Swapped { arm: "L2", settings: &["tool.policy=walker", "plan.policy=coder"] });
 
+impl Experiment {
+    /// Returns the arm of a name.
+    pub fn arm(&self, name: &str) -> Option<&'static Arm> {
+        self.arms.iter().find(|arm| arm.name == name)
+    }
+}
+
 pub const EXPERIMENTS: &[Experiment] = &[
     experiment(
         "objectives",
@@ -144,7 +151,6 @@ pub const EXPERIMENTS: &[Experiment] = &[
         settings: &[
             "questions.passages=2",
             "questions.shown=2",
-            "questions.passage_length=240",
             "samples=6",
             "train.tasks_per_step=8",
             "test.every=20",

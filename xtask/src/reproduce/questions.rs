@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 /// Number of questions for tests. No passage has questions for training too.
 const TEST: usize = 100;
 
-/// Characters at the beginning of a passage that are looked at: those that agents see.
-const BEGINNING: usize = 240;
+/// Characters at the beginning of a passage that are looked at, and that agents see.
+pub const BEGINNING: usize = 240;
 
 /// Words of a name: initials, and words that begin with a capital, with small words between them.
 const NAME: &str = r#"((?:(?:[A-Z]\.|[A-Z][^\s,.;:()"]*|de|van|von|of|the) )*[A-Z][^\s,.;:()"]+)"#;
