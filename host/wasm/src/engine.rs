@@ -35,9 +35,6 @@ pub struct EngineConfig {
     pub table: u32,
     /// Core instances and tables per component instance: 1 for a C or Rust guest, up to 64 for Python.
     pub parts: u32,
-    /// Bytes of a freed memory that are cleared in place instead of returned to the system. Makes small guests quick to
-    /// instantiate again; costs that much memory per idle slot.
-    pub keep_resident: usize,
     /// Keeps a component's debug information, so that a fault's [`crate::Stack`] has files and lines.
     pub source_lines: bool,
     /// Keeps compiled functions in the compile cache for the next component that has the same, such as the next build of a
@@ -56,7 +53,6 @@ impl EngineConfig {
             table: 20_000,
             // A plugin in Python is an interpreter too.
             parts: 64,
-            keep_resident: 256 << 10,
             source_lines: true,
             reuse_functions: false,
         }
@@ -72,8 +68,6 @@ impl EngineConfig {
             stack: 16 << 20,
             table: 100_000,
             parts: 64,
-            // Twice the memory that a sympy solve writes to.
-            keep_resident: 32 << 20,
             source_lines: false,
             reuse_functions: false,
         }
@@ -104,11 +98,10 @@ impl EngineConfig {
             .table_elements(self.table as usize)
             .total_stacks(instances)
             .max_memory_size(RESERVATION as usize)
-            // Clears only the pages that a guest wrote, if the kernel can report them.
-            .pagemap_scan(Enabled::Auto)
-            .linear_memory_keep_resident(self.keep_resident)
-            .table_keep_resident(self.keep_resident.min(64 << 10))
-            .async_stack_keep_resident(self.keep_resident.min(64 << 10));
+            // It takes only pages that are in memory for written ones: what was swapped out would stay for the next guest.
+            .pagemap_scan(Enabled::No)
+            // Clearing a small table is quicker than returning it to the system.
+            .table_keep_resident(64 << 10);
 
         let lines =
             if self.source_lines { WasmBacktraceDetails::Enable } else { WasmBacktraceDetails::Disable };

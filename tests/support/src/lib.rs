@@ -67,6 +67,8 @@ pub enum Requirement {
     Chromium,
     /// `AXE`: axe-core's `axe.min.js` (the npm package `axe-core`), which `PL_HOST_AXE` names.
     Axe,
+    /// `SWAP`: swap space that memory can be moved to.
+    Swap,
     /// `CUDA`: a CUDA device, and libtorch's CUDA libraries (`cargo xtask setup --cuda` fetches them).
     Cuda,
     /// `NO_CUDA`: a machine without a CUDA driver, for the messages that say so.
@@ -102,6 +104,7 @@ impl Requirement {
             Self::Openai => "PL_HOST_NEEDS_OPENAI",
             Self::Chromium => "PL_HOST_NEEDS_CHROMIUM",
             Self::Axe => "PL_HOST_NEEDS_AXE",
+            Self::Swap => "PL_HOST_NEEDS_SWAP",
             Self::Cuda => "PL_HOST_NEEDS_CUDA",
             Self::NoCuda => "PL_HOST_NEEDS_NO_CUDA",
         }

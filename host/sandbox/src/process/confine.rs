@@ -54,9 +54,6 @@ const ALLOWED: &[libc::c_long] = &[
 const WITHOUT_EXECUTION: &[(libc::c_long, u8)] =
     &[(libc::SYS_mmap, 2), (libc::SYS_mprotect, 2), (libc::SYS_pkey_mprotect, 2)];
 
-/// `PAGEMAP_SCAN`, with which the engine finds the pages that a job has written.
-const PAGEMAP_SCAN: u64 = 0xc060_6610;
-
 /// Step of the confinement that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
@@ -116,7 +113,6 @@ fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
     for (call, argument) in WITHOUT_EXECUTION {
         rules.insert(*call, when(*argument, SeccompCmpOp::MaskedEq(executable), 0)?);
     }
-    rules.insert(libc::SYS_ioctl, when(1, SeccompCmpOp::Eq, PAGEMAP_SCAN)?);
     // Memory may grow and shrink, but not move over other memory.
     let fixed = u64::from(libc::MREMAP_FIXED.cast_unsigned());
     rules.insert(libc::SYS_mremap, when(3, SeccompCmpOp::MaskedEq(fixed), 0)?);

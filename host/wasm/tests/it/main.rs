@@ -5,3 +5,4 @@
 mod limits;
 mod load;
 mod module;
+mod remains;
