@@ -104,9 +104,22 @@ pub fn assert_equal_runs(expected: &Path, found: &Path, what: &str) {
     let (expected, found) = (content(expected), content(found));
     let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&expected), names(&found), "{what}: other files");
-    for (name, bytes) in &expected {
-        assert!(found[name] == *bytes, "{what}: {name} differs");
-    }
+    let differing: Vec<&String> = expected.keys().filter(|name| found[*name] != expected[*name]).collect();
+    let numbers = |files: &BTreeMap<String, Vec<u8>>| files.get("metrics.jsonl").cloned().unwrap_or_default();
+    let around = first_difference(&numbers(&expected), &numbers(&found));
+    assert!(differing.is_empty(), "{what}: {differing:?} differ; metrics.jsonl: {around}");
+}
+
+/// Returns what stands around the first difference of two texts, in each of them.
+fn first_difference(expected: &[u8], found: &[u8]) -> String {
+    let Some(at) = expected.iter().zip(found).position(|(a, b)| a != b) else {
+        return format!("{} bytes, then {}", expected.len(), found.len());
+    };
+    let around = |bytes: &[u8]| {
+        let part = &bytes[at.saturating_sub(400)..bytes.len().min(at + 200)];
+        String::from_utf8_lossy(part).into_owned()
+    };
+    format!("expected …{}…\nfound …{}…", around(expected), around(found))
 }
 
 /// The lines of a run's `metrics.jsonl`.
