@@ -151,8 +151,7 @@ impl JobRunner {
     }
 
     async fn idle(&self) -> Result<NextJob, Error> {
-        let find = || find_run(&self.connection, &self.names.run);
-        let entry = self.connection.persist("look for the run", find).await?;
+        let entry = find_run(&self.connection, &self.names.run).await?;
         Ok(if entry.is_some() { NextJob::Idle } else { NextJob::Ended })
     }
 

@@ -1,5 +1,7 @@
 //! Runs that a server has, and what a worker needs to take part in one.
 
+use async_nats::jetstream::ErrorCode;
+use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind, KeyValueError};
 use async_nats::jetstream::kv::{self, Store};
 use futures::TryStreamExt;
 use serde::{Deserialize, Serialize};
@@ -69,9 +71,11 @@ pub struct SharedFile {
 /// Lists the runs of a server, the newest first.
 ///
 /// # Errors
-/// If the server doesn't answer.
+/// If the server is away for minutes.
 pub async fn runs(connection: &Connection) -> Result<Vec<RunEntry>, Error> {
-    let Ok(store) = connection.context.get_key_value(REGISTRY).await else { return Ok(Vec::new()) };
+    let Some(store) = connection.persist("list runs", || open(connection)).await? else {
+        return Ok(Vec::new());
+    };
     // `Store::keys` would make a consumer, which workers may not.
     let prefix = format!("$KV.{REGISTRY}.");
     let subjects = store.stream.info_with_subjects(format!("{prefix}>")).await;
@@ -88,11 +92,36 @@ pub async fn runs(connection: &Connection) -> Result<Vec<RunEntry>, Error> {
 }
 
 /// Finds a run. Returns `None` if it has ended, or its entry is not one.
+///
+/// # Errors
+/// If the server is away for minutes: a run that can't be looked for has not ended.
 pub(crate) async fn find_run(connection: &Connection, run: &str) -> Result<Option<RunEntry>, Error> {
+    let look = || async {
+        match open(connection).await.map_err(connection.failed("look for the run"))? {
+            Some(store) => find(connection, &store, run).await,
+            None => Ok(None),
+        }
+    };
+    let found = connection.persist("look for the run", look).await?;
+    Ok(found.map(|(_, entry)| entry))
+}
+
+/// Opens the registry. Returns `None` if the server says that it has none.
+async fn open(connection: &Connection) -> Result<Option<Store>, KeyValueError> {
     match connection.context.get_key_value(REGISTRY).await {
-        Ok(store) => Ok(find(connection, &store, run).await?.map(|(_, entry)| entry)),
-        Err(_) => Ok(None),
+        Ok(store) => Ok(Some(store)),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(error),
     }
+}
+
+/// Returns true if the server has answered that a bucket is not there.
+fn is_missing(error: &KeyValueError) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<GetStreamError>());
+    source.is_some_and(|source| match source.kind() {
+        GetStreamErrorKind::JetStream(answer) => answer.error_code() == ErrorCode::STREAM_NOT_FOUND,
+        _ => false,
+    })
 }
 
 /// Returns the entry of a run with its revision.

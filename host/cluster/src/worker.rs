@@ -184,15 +184,13 @@ impl Worker {
     /// Returns true if the run has ended.
     ///
     /// # Errors
-    /// If the server doesn't answer.
+    /// If the server is away for minutes.
     pub async fn has_ended(&self) -> Result<bool, Error> {
         Ok(find_run(&self.connection, &self.names.run).await?.is_none())
     }
 
     async fn idle(&self) -> Result<Next, Error> {
-        let find = || find_run(&self.connection, &self.names.run);
-        let entry = self.connection.persist("look for the run", find).await?;
-        Ok(if entry.is_some() { Next::Idle } else { Next::Ended })
+        Ok(if self.has_ended().await? { Next::Ended } else { Next::Idle })
     }
 
     async fn store(&self, lease: &Lease, outcome: Outcome) -> Result<(), Error> {

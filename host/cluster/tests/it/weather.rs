@@ -71,6 +71,24 @@ fn a_worker_behind_a_silent_link_loses_its_lease_and_its_late_result() {
     });
 }
 
+/// Requests are given up after 5 seconds, and a worker that took the run for ended would leave it.
+#[test]
+fn a_run_that_can_not_be_looked_for_has_not_ended() {
+    test(async |server| {
+        let link = Link::to(&server.server.address(Role::Worker).url).await;
+        let coordinator = server.coordinator().await;
+        let connection = connect(&server, &link, Role::Worker).await;
+        let worker = Worker::join(&connection, "run-1", LeaseQueue::Workers, "far").await.unwrap();
+        link.set(State::Silent);
+        let asked = Duration::from_secs(7);
+        assert!(tokio::time::timeout(asked, worker.has_ended()).await.is_err(), "it asks again");
+        link.set(State::Delayed(Duration::ZERO));
+        assert!(!worker.has_ended().await.unwrap());
+        coordinator.end().await;
+        assert!(worker.has_ended().await.unwrap());
+    });
+}
+
 #[test]
 fn a_coordinator_and_workers_whose_links_are_cut_go_on() {
     test(async |server| {
