@@ -33,9 +33,9 @@ fn boards_of_games_are_shown_in_episodes_in_trees_and_while_playing() {
     for (game, planner) in games {
         // Short ones: what the model writes doesn't matter.
         let planner = format!("{planner}.max_tokens=8");
-        let sets = ["train.steps=1", "train.tasks_per_step=1", "samples=2", "test.limit=1", &planner];
-        let tool = (game != "sokoban").then_some("tool.max_tokens=8");
-        let sets: Vec<&str> = sets.into_iter().chain(tool).flat_map(|set| ["--set", set]).collect();
+        let tool = "tool.max_tokens=8";
+        let sets = ["train.steps=1", "train.tasks_per_step=1", "samples=2", "test.limit=1", &planner, tool];
+        let sets: Vec<&str> = sets.into_iter().flat_map(|set| ["--set", set]).collect();
         succeed(&mut run(&repository().join(format!("examples/{game}.mas")), &runs.path().join(game), &sets));
     }
     let viewer = Viewer::start(runs.path());

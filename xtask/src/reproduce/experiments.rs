@@ -60,6 +60,9 @@ const fn stale(name: &'static str, settings: &'static [&'static str]) -> Arm {
     Arm { name, file: "math.mas", settings, control: Some("0") }
 }
 
+/// One policy with an adapter, as those of math.mas.
+const ADAPTER_L1: &[&str] = &["shared.lora.rank=16", "shared.lora.alpha=32", "train.learning_rate=2e-4"];
+
 /// One agent with an adapter, and as many tokens in a step as the team of math.mas.
 const ALONE: &[&str] = &[
     "reasoner.lora.rank=16",
@@ -68,7 +71,6 @@ const ALONE: &[&str] = &[
     "samples=16",
     "train.tasks_per_step=4",
     "train.learning_rate=2e-4",
-    "test.limit=32",
 ];
 
 /// Varied and longer programs of the tool.
@@ -102,8 +104,18 @@ pub const EXPERIMENTS: &[Experiment] = &[
         ],
     ),
     Experiment {
-        settings: ALONE,
-        ..experiment("math-single", 10, &[arm("single", "math-l0.mas"), control("math-l0.mas")])
+        settings: &["test.limit=100"],
+        swapped: Some(Swapped { arm: "L2", settings: &["tool.policy=reasoner", "reason.policy=coder"] }),
+        ..experiment(
+            "math",
+            10,
+            &[
+                arm("L2", "math.mas"),
+                Arm { settings: ADAPTER_L1, ..arm("L1", "math-l1.mas") },
+                Arm { settings: ALONE, ..arm("single", "math-l0.mas") },
+                control("math.mas"),
+            ],
+        )
     },
     experiment("math-l1", 10, &[arm("L1", "math-l1.mas"), control("math-l1.mas")]),
     experiment("math-l3", 10, &[arm("L3", "math-l3.mas"), control("math-l3.mas")]),
@@ -119,6 +131,21 @@ pub const EXPERIMENTS: &[Experiment] = &[
                 arm("L1", "plan-path-l1.mas"),
                 arm("single", "plan-path-l0.mas"),
                 control("plan-path.mas"),
+            ],
+        )
+    },
+    Experiment {
+        // Rooms of 3 x 3 cells and one or two pushes: the untrained team solves one in six.
+        settings: &["rooms.level=1", "test.every=20", "test.limit=100"],
+        swapped: Some(Swapped { arm: "L2", settings: &["tool.policy=pusher", "push.policy=coder"] }),
+        ..experiment(
+            "sokoban",
+            20,
+            &[
+                arm("L2", "sokoban.mas"),
+                arm("L1", "sokoban-l1.mas"),
+                arm("single", "sokoban-l0.mas"),
+                control("sokoban.mas"),
             ],
         )
     },
