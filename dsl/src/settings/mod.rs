@@ -7,6 +7,7 @@ pub(crate) mod algorithms;
 mod describe;
 mod designs;
 mod kind;
+mod resources;
 mod rows;
 mod run;
 mod team;
@@ -27,7 +28,9 @@ use crate::syntax::block_kind::BlockKind;
 /// All settings, block by block. Those of a policy's own `train { … }` are settings of [`BlockKind::Train`], and likewise those
 /// of its `devices { … }`.
 pub fn all() -> impl Iterator<Item = &'static Setting> {
-    [team::TEAM, designs::DESIGNS, run::RUN, training::TRAINING, training::CRITIC].into_iter().flatten()
+    [resources::RESOURCES, team::TEAM, designs::DESIGNS, run::RUN, training::TRAINING, training::CRITIC]
+        .into_iter()
+        .flatten()
 }
 
 /// Setting in a block's head. Returns `None` if the block has no such setting.
