@@ -420,11 +420,13 @@ pub(super) const RUN: &[Setting] = &[
         B::Train,
         "token_budget",
         SettingKind::Integer { min: 16, max: 1 << 24 },
-        DefaultValue::Absent("512 on a CPU, 4096 on a GPU"),
+        DefaultValue::Absent(
+            "on a CPU 2048, 1024 or 512, the largest whose activations are at most 2 GiB; 4096 on a GPU",
+        ),
         "Number of tokens, prompts included, in one forward pass of training; a prompt that several samples \
          share counts once. A sample that is longer shares its prompt with others all the same, up to this many tokens after \
-         it. It affects memory and speed, and results only by rounding. With 512, training a model like SmolLM2-135M needs \
-         less than 4 GB.",
+         it. What samples of different passes have in common is fed in each of them. It affects memory and speed, and results only \
+         by rounding. With 2048, training adapters on a model like SmolLM2-135M needs less than 4 GB.",
     ),
     setting(
         B::Train,

@@ -370,7 +370,7 @@ fn training_state(workflow: &Workflow, numbers: u64, dtype: Dtype) -> u64 {
 /// included.
 fn activations(workflow: &Workflow, base: &BaseModel, ranks: usize) -> u64 {
     let Some(train) = &workflow.train else { return 0 };
-    let tokens = token_budget(train, base.device);
+    let tokens = token_budget(train, &base.config, base.device);
     let row = PassShape { tokens, targets: tokens, ranks };
     let checkpointing = if train.gradient_checkpointing { Checkpointing::On } else { Checkpointing::Off };
     // A part of a packed matrix at a time.

@@ -60,13 +60,13 @@ pub struct LearnerSettings {
 }
 
 impl LearnerSettings {
-    /// The settings of a `train` block on a device, for policies of a staleness.
-    pub fn new(train: &Train, device: Device, staleness: u32, seed: u64) -> Self {
+    /// The settings of a `train` block for a model on a device, and policies of a staleness.
+    pub fn new(train: &Train, config: &Config, device: Device, staleness: u32, seed: u64) -> Self {
         Self {
             batch_plan: BatchPlan {
                 epochs: train.epochs,
                 mini_batches: train.mini_batches,
-                token_budget: token_budget(train, device),
+                token_budget: token_budget(train, config, device),
                 ranks: train.data_parallel as usize,
             },
             checkpointing: if train.gradient_checkpointing { Checkpointing::On } else { Checkpointing::Off },

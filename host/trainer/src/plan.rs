@@ -7,11 +7,13 @@
 use std::cmp::Reverse;
 
 use pl_dsl::workflow::Train;
-use pl_types::{Credit, Transition};
+use pl_model::{Checkpointing, Config};
+use pl_types::{Credit, Dtype, Transition};
 use rand::seq::SliceRandom;
 use tch::Device;
 
 use crate::aggregation::CompletionCounts;
+use crate::memory::{PassShape, activation_bytes};
 use crate::packing::{PackItem, PackedBatch, pack_for_ranks};
 use crate::seeds::mini_batch_rng;
 
@@ -87,11 +89,24 @@ pub enum ValuePass {
     Model,
 }
 
-/// Returns the largest number of tokens of a packed batch on a device: the one that the block states, or else one that keeps the
-/// device busy and fits the memory of most.
-pub fn token_budget(train: &Train, device: Device) -> usize {
-    let default = if device.is_cuda() { 4096 } else { 512 };
-    train.token_budget.unwrap_or(default) as usize
+/// Largest activations of a pass that a budget chosen for a CPU takes, in bytes.
+const PASS_MEMORY: u64 = 2 << 30;
+
+/// Returns the largest number of tokens of a packed batch: the one that the block states, or else one that keeps the device busy
+/// and fits the memory of most. What sequences of different passes have in common is fed in each of them, so short passes cost
+/// time where prompts have long common beginnings; the memory of a long one grows with the model.
+pub fn token_budget(train: &Train, config: &Config, device: Device) -> usize {
+    if let Some(stated) = train.token_budget {
+        return stated as usize;
+    }
+    if device.is_cuda() {
+        return 4096;
+    }
+    let fits = |tokens: &usize| {
+        let pass = PassShape { tokens: *tokens, targets: *tokens, ranks: 0 };
+        activation_bytes(config, &pass, Checkpointing::Off, Dtype::F32) <= PASS_MEMORY
+    };
+    [2048, 1024].into_iter().find(fits).unwrap_or(512)
 }
 
 /// Division of an update into epochs, mini-batches and packed batches.
@@ -287,12 +302,30 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::fixtures::{config, train};
 
     fn sequence(policy_index: usize, length: usize, has_gradient: bool) -> PlannedSequence {
         let (tokens, prompt) = (vec![7; length], length - length / 2);
         let targets = length / 2;
         let value_pass = ValuePass::Policy;
         PlannedSequence { tokens, prompt, policy_index, targets, has_gradient, masked: false, value_pass }
+    }
+
+    #[test]
+    fn a_budget_that_is_not_stated_fits_the_model_and_the_device() {
+        let train = Train { token_budget: None, ..train() };
+        // Of SmolLM2's 135 million parameters, 360 million and Qwen2.5's 1.5 billion.
+        let sizes =
+            [(576, 30, 9, 3, 1536, 49_152), (960, 32, 15, 5, 2560, 49_152), (1536, 28, 12, 2, 8960, 151_936)];
+        let budgets = sizes.map(|(hidden, layers, heads, kv_heads, ffn, vocab)| {
+            let head_dim = hidden / heads;
+            let config = Config { hidden, layers, heads, kv_heads, head_dim, ffn, vocab, ..config(true) };
+            let stated = Train { token_budget: Some(100), ..train.clone() };
+            assert_eq!(token_budget(&stated, &config, Device::Cpu), 100);
+            assert_eq!(token_budget(&train, &config, Device::Cuda(0)), 4096);
+            token_budget(&train, &config, Device::Cpu)
+        });
+        assert_eq!(budgets, [2048, 1024, 512]);
     }
 
     /// Indices of a mini-batch's sequences, in the order of its batches.

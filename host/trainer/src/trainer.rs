@@ -144,8 +144,8 @@ impl Trainer {
         let mut learners = Vec::new();
         if let Some(train) = &workflow.train {
             let settings_for = |policy: usize, base: usize| {
-                let device = bases[base].weights.device();
-                LearnerSettings::new(train, device, workflow.staleness(policy), seed)
+                let Model { config, weights, .. } = &bases[base];
+                LearnerSettings::new(train, config, weights.device(), workflow.staleness(policy), seed)
             };
             for (base, policies) in adapter_bases.into_iter().zip(adapters) {
                 let settings = settings_for(policies.first().map_or(0, |(new, _)| new.policy), base);

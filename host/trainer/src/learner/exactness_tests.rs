@@ -195,6 +195,7 @@ fn learner(names: &[String], cut: Cut, format: Format) -> (Learner, Vec<Transiti
         checkpointing: cut.checkpointing,
         ..LearnerSettings::new(
             &Train { token_budget: Some(cut.token_budget), ..train() },
+            &config,
             tch::Device::Cpu,
             0,
             1,
@@ -287,6 +288,7 @@ fn whole_models_are_independent_of_the_cut() {
             checkpointing: cut.checkpointing,
             ..LearnerSettings::new(
                 &Train { token_budget: Some(cut.token_budget), ..train() },
+                &config,
                 tch::Device::Cpu,
                 0,
                 1,

@@ -123,7 +123,13 @@ fn new_policy(policy: usize, objective: &Objective) -> NewPolicy {
 }
 
 fn settings(token_budget: u32) -> LearnerSettings {
-    LearnerSettings::new(&Train { token_budget: Some(token_budget), ..train() }, tch::Device::Cpu, 0, 1)
+    LearnerSettings::new(
+        &Train { token_budget: Some(token_budget), ..train() },
+        &config(true),
+        tch::Device::Cpu,
+        0,
+        1,
+    )
 }
 
 /// Two episodes of two turns in each of two tasks, with shared prompts, near the policy's distribution.

@@ -56,8 +56,10 @@ fn updates_equal_those_on_tensors_of_the_same_numbers() {
         let update = |weights: Weights| {
             let policies = vec![(policy_to_train(0, training()), adapter.copy())];
             let train = Train { token_budget: Some(40), ..crate::fixtures::train() };
-            let settings =
-                LearnerSettings { checkpointing, ..LearnerSettings::new(&train, tch::Device::Cpu, 0, 1) };
+            let settings = LearnerSettings {
+                checkpointing,
+                ..LearnerSettings::new(&train, &config, tch::Device::Cpu, 0, 1)
+            };
             let mut learner = Learner::adapters(config.clone(), weights, policies, settings).unwrap();
             let all = samples.iter().map(|(transition, advantage)| Sample::new(transition, *advantage));
             let planned = learner.plan(0, all.collect()).unwrap();

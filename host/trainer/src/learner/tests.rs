@@ -17,7 +17,13 @@ use crate::plan::Sample;
 use crate::preparation::TurnOutcome;
 
 fn settings(token_budget: u32) -> LearnerSettings {
-    LearnerSettings::new(&Train { token_budget: Some(token_budget), ..train() }, tch::Device::Cpu, 0, 1)
+    LearnerSettings::new(
+        &Train { token_budget: Some(token_budget), ..train() },
+        &config(true),
+        tch::Device::Cpu,
+        0,
+        1,
+    )
 }
 
 /// A policy without norm clipping, so that the first step's gradient can be read from the optimiser's state.
@@ -358,9 +364,8 @@ fn mini_batches_and_epochs_are_optimizer_steps() {
         .collect();
     let train = Train { epochs: 3, mini_batches: 4, ..train() };
     let policies = vec![(new_policy(0), adapter)];
-    let mut learner =
-        Learner::adapters(config, weights, policies, LearnerSettings::new(&train, tch::Device::Cpu, 0, 1))
-            .unwrap();
+    let settings = LearnerSettings::new(&train, &config, tch::Device::Cpu, 0, 1);
+    let mut learner = Learner::adapters(config, weights, policies, settings).unwrap();
     let metrics = run(&mut learner, &samples).remove(0);
     assert_eq!((metrics.optimizer_steps, metrics.version), (12, 1));
     // The gap is measured only before the first step; afterwards the policy has changed.
@@ -374,7 +379,7 @@ fn tokens_with_positive_advantage_become_likelier() {
     for lora in [true, false] {
         let config = config(true);
         let weights = weights(&config, 12);
-        let settings = LearnerSettings::new(&train(), tch::Device::Cpu, 0, 1);
+        let settings = LearnerSettings::new(&train(), &config, tch::Device::Cpu, 0, 1);
         let mut learner = if lora {
             let adapter = Adapter::new(&config, 3, 6.0, &Projection::ALL, [8; 32]).unwrap();
             Learner::adapters(config.clone(), weights, vec![(new_policy(0), adapter)], settings).unwrap()
@@ -477,7 +482,7 @@ fn recorded_values_save_the_passes_of_the_completions() {
         .collect();
     for on in [CriticBase::Policy, CriticBase::Shared, CriticBase::Adapter] {
         let with = |staleness: u32| {
-            let settings = LearnerSettings::new(&train(), tch::Device::Cpu, staleness, 1);
+            let settings = LearnerSettings::new(&train(), &config, tch::Device::Cpu, staleness, 1);
             let policies = vec![(policy_to_train(0, ppo(critic(on))), adapter.copy())];
             let learner = Learner::adapters(config.clone(), weights.shallow(), policies, settings).unwrap();
             let head = learner.policies()[0].critic.as_ref().unwrap().head_parameters();

@@ -22,8 +22,13 @@ fn learner(
     adapter: &Adapter,
     token_budget: u32,
 ) -> Learner {
-    let settings =
-        LearnerSettings::new(&Train { token_budget: Some(token_budget), ..train() }, tch::Device::Cpu, 0, 1);
+    let settings = LearnerSettings::new(
+        &Train { token_budget: Some(token_budget), ..train() },
+        config,
+        tch::Device::Cpu,
+        0,
+        1,
+    );
     let policies = vec![(new_policy(0, training), adapter.copy())];
     let learner = Learner::adapters(config.clone(), weights.shallow(), policies, settings).unwrap();
     if let Some(critic) = &learner.policies()[0].critic {
@@ -207,7 +212,7 @@ fn a_critic_shares_the_hidden_states_of_full_weights() {
     let adapter = adapter(&config, 8);
     let samples = samples(&config, &start, &adapter);
     let run_with = |training: PolicyTraining| {
-        let settings = LearnerSettings::new(&train(), tch::Device::Cpu, 0, 1);
+        let settings = LearnerSettings::new(&train(), &config, tch::Device::Cpu, 0, 1);
         let new = new_policy(0, training);
         let mut learner =
             Learner::full(config.clone(), start.copy(), pl_types::Dtype::F32, new, settings).unwrap();
