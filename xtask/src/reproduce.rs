@@ -344,7 +344,7 @@ mod tests {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             format!("{:#}", Options::parse(&words).err().unwrap())
         };
-        assert!(error(&["maths"]).contains("objectives, math-single, math-l1, math-l3"));
+        assert!(error(&["maths"]).contains("objectives, math, math-l1, math-l3"));
         assert!(error(&["math-l1", "--seeds", "one"]).contains("write 1,2,3"));
         assert!(error(&["math-l1", "--seed"]).contains("--seeds 1,2,3"));
         assert!(error(&["math-l1", "--out"]).contains("needs a value"));
