@@ -106,8 +106,11 @@ pub fn assert_equal_runs(expected: &Path, found: &Path, what: &str) {
     assert_eq!(names(&expected), names(&found), "{what}: other files");
     let differing: Vec<&String> = expected.keys().filter(|name| found[*name] != expected[*name]).collect();
     let numbers = |files: &BTreeMap<String, Vec<u8>>| files.get("metrics.jsonl").cloned().unwrap_or_default();
-    let around = first_difference(&numbers(&expected), &numbers(&found));
-    assert!(differing.is_empty(), "{what}: {differing:?} differ; metrics.jsonl: {around}");
+    assert!(
+        differing.is_empty(),
+        "{what}: {differing:?} differ; metrics.jsonl: {}",
+        first_difference(&numbers(&expected), &numbers(&found))
+    );
 }
 
 /// Returns what stands around the first difference of two texts, in each of them.

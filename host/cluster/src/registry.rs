@@ -73,9 +73,7 @@ pub struct SharedFile {
 /// # Errors
 /// If the server is away for minutes.
 pub async fn runs(connection: &Connection) -> Result<Vec<RunEntry>, Error> {
-    let Some(store) = connection.persist("list runs", || open(connection)).await? else {
-        return Ok(Vec::new());
-    };
+    let Some(store) = open(connection).await? else { return Ok(Vec::new()) };
     // `Store::keys` would make a consumer, which workers may not.
     let prefix = format!("$KV.{REGISTRY}.");
     let subjects = store.stream.info_with_subjects(format!("{prefix}>")).await;
@@ -96,23 +94,21 @@ pub async fn runs(connection: &Connection) -> Result<Vec<RunEntry>, Error> {
 /// # Errors
 /// If the server is away for minutes: a run that can't be looked for has not ended.
 pub(crate) async fn find_run(connection: &Connection, run: &str) -> Result<Option<RunEntry>, Error> {
-    let look = || async {
-        match open(connection).await.map_err(connection.failed("look for the run"))? {
-            Some(store) => find(connection, &store, run).await,
-            None => Ok(None),
-        }
-    };
-    let found = connection.persist("look for the run", look).await?;
+    let Some(store) = open(connection).await? else { return Ok(None) };
+    let found = connection.persist("look for the run", || find(connection, &store, run)).await?;
     Ok(found.map(|(_, entry)| entry))
 }
 
 /// Opens the registry. Returns `None` if the server says that it has none.
-async fn open(connection: &Connection) -> Result<Option<Store>, KeyValueError> {
-    match connection.context.get_key_value(REGISTRY).await {
-        Ok(store) => Ok(Some(store)),
-        Err(error) if is_missing(&error) => Ok(None),
-        Err(error) => Err(error),
-    }
+async fn open(connection: &Connection) -> Result<Option<Store>, Error> {
+    let open = || async {
+        match connection.context.get_key_value(REGISTRY).await {
+            Ok(store) => Ok(Some(store)),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    };
+    connection.persist("open the registry of runs", open).await
 }
 
 /// Returns true if the server has answered that a bucket is not there.
@@ -133,7 +129,7 @@ async fn find(connection: &Connection, store: &Store, run: &str) -> Result<Optio
 
 /// Opens the registry, which is made if the server has none.
 pub(crate) async fn registry(connection: &Connection) -> Result<Store, Error> {
-    if let Ok(store) = connection.context.get_key_value(REGISTRY).await {
+    if let Some(store) = open(connection).await? {
         return Ok(store);
     }
     let config = || kv::Config { bucket: REGISTRY.to_owned(), history: 1, ..Default::default() };

@@ -72,12 +72,15 @@ async fn play_live(model: &Model, cache: OldCache, every: u64) -> Vec<Vec<Comple
 /// Completions whose weights have changed at least three times. On a busy machine the engine can be done
 /// before the versions reach it: then they are played once more.
 async fn play_with_changes(model: &Model, cache: OldCache) -> Vec<Vec<Completion>> {
+    let mut attempts = 0;
     loop {
         let recorded = play_live(model, cache, 40).await;
         let changes: usize = recorded.iter().flatten().map(|own| own.version_changes.len()).sum();
         if changes >= 3 {
             return recorded;
         }
+        attempts += 1;
+        assert!(attempts < 20, "fewer than three changes in each of {attempts} attempts");
     }
 }
 
