@@ -104,10 +104,12 @@ impl Agent for Tool {
                 (None, Some(error)) => format!("failed: {error}"),
                 (None, None) => format!("printed no plan, but: {}", start(&program.output)),
             };
-            let code = &program.code;
-            state.push_str(&format!(
-                "\nYour last program:\n```python\n{code}\n```\nIt {result}.\nWrite a better one."
-            ));
+            state.push_str(&match program.code.as_str() {
+                "" => "\nYour last answer had no program.".to_owned(),
+                code => {
+                    format!("\nYour last program:\n```python\n{code}\n```\nIt {result}.\nWrite a better one.")
+                }
+            });
         }
         let instruction = format!(
             "Write a Python program in a ```python block. It finds a plan and prints it in the form **Actions List**: \
@@ -120,11 +122,7 @@ impl Agent for Tool {
 
     fn parse(_settings: &Settings, _view: &View, completion: &Completion) -> Result<Action> {
         let code = code_block(&completion.text);
-        Ok(if code.is_empty() {
-            Action::None("no program".to_owned())
-        } else {
-            Action::Python(code.to_owned())
-        })
+        Ok(Action::Python(code.to_owned()))
     }
 }
 
@@ -225,6 +223,9 @@ mod tests {
         view.program.as_mut().unwrap().error = Some("NameError: x".to_owned());
         assert!(prompt::<Planner>(&bare, &view).contains("failed: NameError: x."));
         assert!(prompt::<Tool>(&bare, &view).contains("It failed: NameError: x."));
+        view.program = Some(ProgramRun::missing());
+        assert!(prompt::<Planner>(&bare, &view).contains("failed: there is no program."));
+        assert!(prompt::<Tool>(&bare, &view).ends_with("\nYour last answer had no program.\n"));
     }
 
     #[test]
@@ -289,7 +290,7 @@ mod tests {
         assert_eq!(parse("```print(1)```"), python("print(1)"));
         assert_eq!(parse("print(1)\n"), python("print(1)"), "no fence at all");
         for nothing in ["", " \n", "```python\n```"] {
-            assert_eq!(parse(nothing), Action::None("no program".to_owned()), "{nothing:?}");
+            assert_eq!(parse(nothing), python(""), "{nothing:?}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pl_sdk::Value;
 use pl_sdk::prelude::*;
-use pl_sdk::sandbox::{Job, Verdict};
+use pl_sdk::sandbox::Job;
 use serde_json::json;
 
 use crate::game::{Game, GameKind};
@@ -26,6 +26,10 @@ pub struct Puzzle<G> {
     program: Option<ProgramRun>,
     /// The newest plan that was played.
     plan: Option<PlayedPlan>,
+    /// Sum of the values of all plans that were played.
+    earned: f64,
+    /// Value that each agent has been paid for its programs so far.
+    proposed: BTreeMap<String, f64>,
     /// Reward of the state after the newest plan, by the reference's rules.
     state_reward: f64,
 }
@@ -68,7 +72,7 @@ pub struct View {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Run a Python program that prints a plan. The state stays.
+    /// Run a Python program that prints a plan. The state stays. An empty text stands for an answer without a program.
     Python(String),
     /// Play the plan in this text.
     Answer(String),
@@ -123,7 +127,15 @@ impl<G: Game> Environment for Puzzle<G> {
     fn start(_settings: &Settings, task: &Task, _seed: u64) -> Result<Self> {
         let game = G::start(task.read()?)
             .map_err(|error| Error { message: format!("task {}: {}", task.id, error.message), ..error })?;
-        Ok(Self { play: Play::new(game), round: 0, program: None, plan: None, state_reward: 0.0 })
+        Ok(Self {
+            play: Play::new(game),
+            round: 0,
+            program: None,
+            plan: None,
+            earned: 0.0,
+            proposed: BTreeMap::new(),
+            state_reward: 0.0,
+        })
     }
 
     fn view(&self, _settings: &Settings, _agent: &str) -> Result<View> {
@@ -142,8 +154,8 @@ impl<G: Game> Environment for Puzzle<G> {
         actions: &[pl_sdk::Action<Action>],
     ) -> Result<Outcome<Facts, Evidence>> {
         let programs = actions.iter().filter_map(|action| match &action.action {
-            Action::Python(code) => Some(code.as_str()),
-            Action::Answer(_) | Action::None(_) => None,
+            Action::Python(code) if !code.is_empty() => Some(code.as_str()),
+            _ => None,
         });
         // All programs of a turn at once: the sandbox runs them in parallel.
         let jobs: Vec<Job> = programs.map(program::job).collect();
@@ -152,7 +164,15 @@ impl<G: Game> Environment for Puzzle<G> {
         let mut evidence = Evidence { team: 0.0, solved: false, own: BTreeMap::new() };
         for pl_sdk::Action { agent, action } in actions {
             let (team, own) = match action {
-                Action::Python(code) => self.propose(settings.rules, code, verdicts.next()),
+                Action::Python(code) => {
+                    let run = match code.as_str() {
+                        "" => ProgramRun::missing(),
+                        code => ProgramRun::new(code, verdicts.next(), |output| {
+                            Some(text::find::<G>(output)?.source.to_owned())
+                        }),
+                    };
+                    self.propose(settings.rules, agent, run)
+                }
                 Action::Answer(answer) => self.play(settings.rules, answer),
                 Action::None(_) => self.play(settings.rules, ""),
             };
@@ -190,10 +210,12 @@ impl<G: Game> Puzzle<G> {
         let found = text::find::<G>(answer);
         let plan = found.as_ref().map(|found| found.moves.as_slice());
         let mut first_invalid = None;
+        let solved_before = self.play.solved;
         let (team, reward) = match rules {
             Rules::Sound => {
                 let worth = self.play.run(plan);
                 first_invalid = worth.first_invalid;
+                self.earned += worth.total();
                 (worth.ending, worth.conduct)
             }
             Rules::Reference => {
@@ -204,25 +226,30 @@ impl<G: Game> Puzzle<G> {
         };
         let plan = found.map_or("", |found| found.source).chars().take(MAX_PLAN).collect();
         self.plan = Some(PlayedPlan { plan, first_invalid });
-        (team, OwnScore { reward, solves: self.play.solved })
+        (team, OwnScore { reward, solves: self.play.solved && !solved_before })
     }
 
     /// Tries the plan that a program printed on a copy of the state. Returns the team's score and the agent's own.
-    fn propose(&mut self, rules: Rules, code: &str, verdict: Option<Verdict>) -> (f64, OwnScore) {
-        let find = |output: &str| Some(text::find::<G>(output)?.source.to_owned());
-        let run = ProgramRun::new(code, verdict, find);
+    ///
+    /// By the sound rules, a program is worth what the episode would earn if its plan ended it, and pays the difference
+    /// to the agent's program before. An agent's programs thus earn the worth of its last one, however many there are.
+    fn propose(&mut self, rules: Rules, agent: &str, run: ProgramRun) -> (f64, OwnScore) {
         let found = run.plan.as_deref().and_then(text::find::<G>);
         let plan = found.as_ref().map(|found| found.moves.as_slice());
         let mut trial = self.play.clone();
         let (team, reward) = match rules {
-            Rules::Sound => (0.0, trial.run(plan).total()),
+            Rules::Sound => {
+                let worth = self.earned + trial.run(plan).total();
+                let before = self.proposed.insert(agent.to_owned(), worth).unwrap_or(0.0);
+                (0.0, worth - before)
+            }
             Rules::Reference => {
                 let reward = trial.run_by_reference(plan);
                 (self.state_reward, reference::tool(G::KIND, reward, plan.is_some()))
             }
         };
         self.program = Some(run);
-        (team, OwnScore { reward, solves: trial.solved })
+        (team, OwnScore { reward, solves: trial.solved && !self.play.solved })
     }
 
     fn facts(&self) -> Facts {
@@ -296,6 +323,9 @@ mod tests {
         let view = episode.1.view(&episode.0, "b").unwrap();
         let played = PlayedPlan { plan: "[\"R\", \"D\", \"L\"]".to_owned(), first_invalid: Some(2) };
         assert_eq!(view.plan, Some(played));
+        // With the same program, the episode would now earn less: the moves have cost 0.12, and the way has no bonus.
+        let (team, own, ..) = apply(&mut episode, python());
+        assert!(team == 0.0 && close(own, -0.12 - 0.5), "{own}");
         let (team, own, _, outcome) = apply(&mut episode, answer("R R D and so on"));
         assert!(team == 0.0 && own == -1.0 && !outcome.done, "a sentence is not a plan");
         let (team, own, solves, outcome) = apply(&mut episode, answer("[R, R, D, D]"));
@@ -318,6 +348,33 @@ mod tests {
             let (team, own, solves, outcome) = apply(&mut start(Rules::Sound), action.clone());
             assert!(team == 0.0 && own == -1.0 && !solves && !outcome.facts.valid, "{action:?}");
         }
+    }
+
+    #[test]
+    fn a_missing_program_is_no_plan() {
+        testing::set_sandbox(|_| testing::printed("[R]"));
+        let missing = || Action::Python(String::new());
+        let mut episode = start(Rules::Sound);
+        apply(&mut episode, answer("[R]"));
+        let (team, own, solves, outcome) = apply(&mut episode, missing());
+        assert!(team == 0.0 && close(own, 0.99 - 1.0) && !solves && !outcome.facts.proposed);
+        let view = episode.1.view(&episode.0, "b").unwrap();
+        assert_eq!(view.plan.unwrap().plan, "[R]", "the planner's plan stays");
+        let (_, own, ..) = apply(&mut start(Rules::Reference), missing());
+        assert_eq!(own, 0.0);
+    }
+
+    #[test]
+    fn an_ending_is_paid_once_to_agents_side_by_side() {
+        let (settings, mut puzzle) = start(Rules::Sound);
+        let both = [act("a", answer("[R, R, D]")), act("b", answer("[R, R, D]"))];
+        let evidence = puzzle.apply(&settings, &both).unwrap().evidence;
+        assert!(evidence.team == 1.5 && close(evidence.own["a"].reward, 3.0 * 0.99));
+        assert_eq!(evidence.own["b"], OwnScore { reward: 0.0, solves: false });
+        let (settings, mut puzzle) = start(Rules::Sound);
+        let long = answer(&format!("[{}]", "U,".repeat(100)));
+        let evidence = puzzle.apply(&settings, &[act("a", long.clone()), act("b", long)]).unwrap().evidence;
+        assert!(evidence.team == -1.0 && evidence.own["b"].reward == 0.0);
     }
 
     #[test]

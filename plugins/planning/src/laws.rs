@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use pl_sdk::services::testing;
 use pl_sdk::{DrawingForm, Environment, TaskRequest};
 use serde_json::json;
 
@@ -155,6 +156,41 @@ pub fn no_loop_pays<G: Oracle>() {
     assert!(loops > 100, "only {loops} loops were walked");
 }
 
+/// The programs of an agent earn the worth of the last one, however many there are and whatever is played in between.
+pub fn only_the_last_program_pays<G: Oracle>() {
+    testing::set_sandbox(|job| testing::printed(&job.source));
+    let settings = Settings { seed: 1, rules: Rules::Sound };
+    let mut draw = Draw::new(11);
+    for (index, task) in (0..).zip(tasks::<G>(1, &request("train", 0, 12, *G::LEVELS.start() + 1)).unwrap()) {
+        let mut episode = Puzzle::<G>::start(&settings, &task, 0).unwrap();
+        let puzzle = G::start(task.read().unwrap()).unwrap();
+        let solution = G::write(&puzzle.solution().unwrap());
+        let mut any = || G::write(&[puzzle.any_move(&mut draw)]);
+        let (mut paid, mut earned) = (0.0, 0.0);
+        for round in 0..8 {
+            let program = if round % 2 == 0 { solution.clone() } else { any() };
+            let mut trial = episode.clone();
+            let mut act = |episode: &mut Puzzle<G>, agent: &str, action| {
+                let action = [pl_sdk::Action { agent: agent.to_owned(), action }];
+                let outcome = episode.apply(&settings, &action).unwrap();
+                let own = outcome.evidence.own.get(agent).unwrap().reward;
+                (own, outcome.evidence.team, outcome.done)
+            };
+            paid += act(&mut episode, "tool", Action::Python(program.clone())).0;
+            let (own, team, _) = act(&mut trial, "planner", Action::Answer(format!("#### {program}")));
+            assert!(close(paid, earned + own + team), "task {index}, program {round}: {paid}");
+            if round % 3 == 2 {
+                let (own, team, done) =
+                    act(&mut episode, "planner", Action::Answer(format!("#### {}", any())));
+                earned += own + team;
+                if done {
+                    break;
+                }
+            }
+        }
+    }
+}
+
 /// The oracle ends an episode with success in one step, by both sets of rules, also after moves of somebody else; and
 /// every state is drawn.
 pub fn the_oracle_solves_and_states_are_drawn<G: Oracle>() {
@@ -217,6 +253,11 @@ macro_rules! laws {
         #[test]
         fn no_loop_pays() {
             crate::laws::no_loop_pays::<$game>();
+        }
+
+        #[test]
+        fn only_the_last_program_pays() {
+            crate::laws::only_the_last_program_pays::<$game>();
         }
     };
 }

@@ -35,6 +35,12 @@ impl ProgramRun {
         let plan = if error.is_none() { find_plan(&output) } else { None };
         Self { code: code.to_owned(), output, error, plan }
     }
+
+    /// Stands for an answer without a program.
+    pub fn missing() -> Self {
+        let error = Some("there is no program".to_owned());
+        Self { code: String::new(), output: String::new(), error, plan: None }
+    }
 }
 
 fn error(verdict: &Verdict) -> Option<String> {

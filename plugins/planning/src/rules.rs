@@ -67,6 +67,10 @@ impl<G: Game> Play<G> {
         let Some(plan) = plan else {
             return Worth { conduct: NO_PLAN, ..Worth::default() };
         };
+        // Agents side by side may act after the ending, which is paid once.
+        if self.solved || self.at_horizon() {
+            return Worth::default();
+        }
         let Values { step, goal, bonus, fail } = G::VALUES;
         let before = self.game.potential();
         let mut worth = Worth::default();

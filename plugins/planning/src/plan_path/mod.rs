@@ -74,6 +74,14 @@ impl Game for PlanPath {
         }
         let grid = rows.iter().map(String::from_iter).collect();
         let mut puzzle = Self { grid, start, goal, position: start, shortest: 0 };
+        for (name, cell) in [("start", start), ("goal", goal)] {
+            if !puzzle.is_free(cell) {
+                let Cell { row, column } = cell;
+                return Err(Error::task(format!(
+                    "the {name} [{row}, {column}] is a wall or lies outside the grid"
+                )));
+            }
+        }
         let distance = puzzle.distances(start).get(puzzle.index(goal)).copied().flatten();
         puzzle.shortest = distance.ok_or_else(|| Error::task("no path leads from start to goal"))?;
         Ok(puzzle)
@@ -310,7 +318,16 @@ mod tests {
         assert!(message(json!({"grid": ["S.x", "..G"]})).contains("not `x`"));
         assert!(message(json!({"grid": ["S.."]})).contains("no `start` and `goal`"));
         assert!(message(json!({"grid": ["S#G"]})).contains("no path"));
-        assert!(message(json!({"grid": ["..."], "start": [0, 0], "goal": [0, 9]})).contains("no path"));
+        assert!(
+            message(json!({"grid": ["..."], "start": [0, 0], "goal": [0, 9]})).contains("the goal [0, 9]")
+        );
+        // Behind the end of a row there is not the next one.
+        assert!(
+            message(json!({"grid": ["...", "..."], "start": [0, 0], "goal": [0, 3]})).contains("outside")
+        );
+        assert!(
+            message(json!({"grid": [".#."], "start": [0, 1], "goal": [0, 2]})).contains("the start [0, 1]")
+        );
         assert!(message(json!({"grid": ["..."], "start": [0, 1], "goal": [0, 1]})).contains("same cell"));
         let given = json!({"grid": ["..."], "start": [0, 2], "goal": [0, 0]});
         assert_eq!(PlanPath::start(serde_json::from_value(given).unwrap()).unwrap().shortest, 2);
