@@ -9,8 +9,8 @@ use thiserror::Error;
 
 use crate::workflow::Plugin;
 
-/// Largest file that a workflow may name, in bytes. People write prompts and parts of workflows; a larger file is something
-/// else.
+/// Largest workflow, and largest file that one may name, in bytes. People write prompts and parts of workflows; a larger file
+/// is something else.
 const LARGEST_FILE: u64 = 16 << 20;
 
 /// Gives the check access to the items of plugins and to files, without a dependency of the language on WebAssembly.
@@ -68,7 +68,16 @@ impl From<std::io::Error> for CatalogError {
     }
 }
 
-/// Reads a file for [`Catalog::text`].
+impl From<CatalogError> for std::io::Error {
+    fn from(error: CatalogError) -> Self {
+        match error {
+            CatalogError::Io(error) => std::io::Error::new(error.kind(), error),
+            error => std::io::Error::other(error),
+        }
+    }
+}
+
+/// Reads a workflow file, or a file for [`Catalog::text`].
 ///
 /// # Errors
 /// [`CatalogError`] if it is not a plain file, too large, not UTF-8 or can't be read.

@@ -23,9 +23,10 @@ pub use analysis::names;
 pub use catalog::{Catalog, CatalogError, read_text, read_text_of};
 pub use check::is_variable;
 pub use design::{
-    DesignMistake, Frame, FrameError, SoundParts, check_design, design_grammar, design_graph, format_design,
-    own_design, pattern, with_paths,
+    DesignMistake, SkeletonError, ValidParts, WorkflowSkeleton, check_design, design_grammar, design_graph,
+    format_design, own_design, pattern, with_paths,
 };
+pub use diagnostic::spelling::suggest;
 pub use diagnostic::{Diagnostic, DiagnosticCode, Label, Severity, render};
 pub use eval::functions;
 pub use format::format;

@@ -42,8 +42,8 @@ fn every_case_has_its_messages() {
             insta::assert_snapshot!(source.name.trim_end_matches(".mas"), shown);
         }
     });
-    // Overrides cause the first, and the plan of memory the second.
-    let elsewhere = [DiagnosticCode::BadOverride, DiagnosticCode::Memory];
+    // Overrides cause the first, and the machine the others.
+    let elsewhere = [DiagnosticCode::BadOverride, DiagnosticCode::Memory, DiagnosticCode::NotFound];
     let missing: Vec<&DiagnosticCode> =
         DiagnosticCode::ALL.iter().filter(|code| !seen.contains(code) && !elsewhere.contains(code)).collect();
     assert!(missing.is_empty(), "no case for {missing:?}");
@@ -159,6 +159,20 @@ fn human_form_ends_after_a_hundred() {
     let shown = render::human(&diagnostics, &sources, false);
     assert!(shown.ends_with(&format!("… and {} more\n", diagnostics.len() - 100)));
     assert_eq!(shown.matches("there is no block `nonsense`").count(), 93);
+}
+
+/// What seems to be missing may be in the text that was left out.
+#[test]
+fn a_file_that_can_not_be_parsed_lacks_no_blocks() {
+    let codes = |text: &str| {
+        let source = Source { name: "x.mas".to_owned(), text: text.to_owned() };
+        let found = check(&source, &[], &TestCatalog).diagnostics;
+        found.iter().map(|one| one.code.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(codes("workflow x {\n"), ["MAS0002"]);
+    assert_eq!(codes("workflow x\nmodel base == 1\n"), ["MAS0001"]);
+    assert_eq!(codes("workflow x {}\n"), ["MAS0001"]);
+    assert_eq!(codes("workflow x\n"), ["MAS0006"; 6]);
 }
 
 /// Params, templates, included and used files, and all forms of expressions.

@@ -10,13 +10,14 @@ use std::sync::{Arc, LazyLock};
 use common::TestCatalog;
 use pl_dsl::workflow::{Palette, Plugin};
 use pl_dsl::{
-    Catalog, DesignMistake, Frame, Source, check_design, design_grammar, pattern, settings, syntax_errors,
+    Catalog, DesignMistake, Source, WorkflowSkeleton, check_design, design_grammar, pattern, settings,
+    syntax_errors,
 };
 use pl_grammar::{CompiledGrammar, Constraint, Vocabulary};
 use pl_types::{Fact, Item, ItemKind};
 use proptest::prelude::*;
 
-const FRAME: &str = r#"workflow team
+const SKELETON: &str = r#"workflow team
 plugin maths = "math.wasm"
 model base = "smollm2-135m"
 policy coder    { model = base; train = false }
@@ -135,8 +136,9 @@ fn accepts(grammar: &Arc<CompiledGrammar>, text: &str) -> bool {
 }
 
 fn check(fragment: &str) -> Result<(), Vec<DesignMistake>> {
-    let frame = Frame::from(Source { name: "frame.mas".to_owned(), text: FRAME.to_owned() });
-    check_design(&frame, &palette(), fragment, &TestCatalog).map(drop)
+    let skeleton =
+        WorkflowSkeleton::from(Source { name: "skeleton.mas".to_owned(), text: SKELETON.to_owned() });
+    check_design(&skeleton, &palette(), fragment, &TestCatalog).map(drop)
 }
 
 #[test]

@@ -15,13 +15,13 @@ use pl_dsl::graph::{Graph, Node};
 use pl_dsl::settings::PATTERNS;
 use pl_dsl::workflow::{Palette, Plugin, Workflow};
 use pl_dsl::{
-    Catalog, CatalogError, DesignMistake, DiagnosticCode, Frame, SoundParts, Source, check_design,
+    Catalog, CatalogError, DesignMistake, DiagnosticCode, Source, ValidParts, WorkflowSkeleton, check_design,
     design_graph, own_design, pattern, with_paths,
 };
 use pl_types::{Fact, FactKind, Item};
 use proptest::prelude::*;
 
-const FRAME: &str = r#"workflow team
+const SKELETON: &str = r#"workflow team
 param samples: int = 4
 plugin maths = "math.wasm"
 model base = "smollm2-135m"
@@ -59,7 +59,7 @@ fn palette() -> Palette {
     }
 }
 
-/// The same frame as a part of a whole workflow, whose other parts designs don't see.
+/// The same skeleton as a part of a whole workflow, whose other parts designs don't see.
 const WHOLE: &str = r#"# A workflow with a designer.
 workflow team
 param samples: int = 4
@@ -100,13 +100,14 @@ fn whole() -> (Source, Workflow) {
 }
 
 fn design(fragment: &str) -> Result<Workflow, Vec<DesignMistake>> {
-    let frame = Frame::from(Source { name: "frame.mas".to_owned(), text: FRAME.to_owned() });
+    let skeleton =
+        WorkflowSkeleton::from(Source { name: "skeleton.mas".to_owned(), text: SKELETON.to_owned() });
     let catalog = Counting::default();
-    let checked = check_design(&frame, &palette(), fragment, &catalog);
+    let checked = check_design(&skeleton, &palette(), fragment, &catalog);
     // Assembled from a whole workflow, it is the same.
-    static OF_SCENARIO: LazyLock<Frame> = LazyLock::new(|| {
+    static OF_SCENARIO: LazyLock<WorkflowSkeleton> = LazyLock::new(|| {
         let (source, workflow) = whole();
-        Frame::new(&source, &workflow, 0, &[]).unwrap()
+        WorkflowSkeleton::new(&source, &workflow, 0, &[]).unwrap()
     });
     let assembled = check_design(&OF_SCENARIO, &palette(), fragment, &catalog);
     let team = |workflow: &Workflow| (workflow.agents.clone(), workflow.scenarios.clone());
@@ -126,7 +127,7 @@ fn design(fragment: &str) -> Result<Workflow, Vec<DesignMistake>> {
 #[test]
 fn parts_of_wrong_designs_may_be_sound() {
     let of = |fragment: &str| {
-        let parts = SoundParts::of(fragment, &design(fragment).unwrap_err());
+        let parts = ValidParts::of(fragment, &design(fragment).unwrap_err());
         (parts.agent, parts.turns)
     };
     let agent = "agent solve = std.chat { policy = coder; system = \"Solve.\" }\n";
@@ -188,13 +189,13 @@ fn mistakes_have_their_line_and_kind() {
 #[test]
 fn the_file_of_a_design_has_what_it_uses() {
     let (source, workflow) = whole();
-    let frame = Frame::new(&source, &workflow, 0, &[]).unwrap();
+    let skeleton = WorkflowSkeleton::new(&source, &workflow, 0, &[]).unwrap();
     let own = own_design(&source, &workflow, 0).unwrap();
     assert_eq!(
         own,
         "agent tool = maths.tool { policy = coder }\n\nturns { max = 1; start -> tool -> end }\n"
     );
-    let file = frame.file(&own, &|text| {
+    let file = skeleton.file(&own, &|text| {
         let source = Source { name: "x.mas".to_owned(), text: text.to_owned() };
         let checked = pl_dsl::check(&source, &[], &TestCatalog);
         assert!(checked.workflow.is_some(), "{text}");
@@ -203,7 +204,13 @@ fn the_file_of_a_design_has_what_it_uses() {
     });
     insta::assert_snapshot!(file);
     assert!(
-        Frame::new(&Source { name: "x.mas".to_owned(), text: FRAME.to_owned() }, &workflow, 0, &[]).is_err()
+        WorkflowSkeleton::new(
+            &Source { name: "x.mas".to_owned(), text: SKELETON.to_owned() },
+            &workflow,
+            0,
+            &[]
+        )
+        .is_err()
     );
 }
 
@@ -220,11 +227,11 @@ agent first = std.chat { policy = coder; template = \"{{ view }}\" }
 ";
     for trained in ["secret", "reasoner", "coder"] {
         let untrained = format!("policy {trained:<8} {{ model = base; train = false }}");
-        assert!(FRAME.contains(&untrained));
-        let text = FRAME.replace(&untrained, &format!("policy {trained} {{ model = base }}"))
+        assert!(SKELETON.contains(&untrained));
+        let text = SKELETON.replace(&untrained, &format!("policy {trained} {{ model = base }}"))
             + "train { rollout = flat }\n";
-        let frame = Frame::from(Source { name: "frame.mas".to_owned(), text: text.clone() });
-        let workflow = check_design(&frame, &palette(), fragment, &TestCatalog).unwrap();
+        let skeleton = WorkflowSkeleton::from(Source { name: "skeleton.mas".to_owned(), text: text.clone() });
+        let workflow = check_design(&skeleton, &palette(), fragment, &TestCatalog).unwrap();
         assert_eq!(workflow.train.is_some(), trained == "coder", "{trained}");
         // Nor is a hand-made team a mistake whose designer is trained.
         let whole = Source { name: "team.mas".to_owned(), text: text + designer };
@@ -254,8 +261,8 @@ fn overrides_of_what_is_left_out_are_left_out() {
         "base.dtype=f32",
     ];
     let overrides = given.map(|one| one.parse().unwrap());
-    let frame = Frame::new(&source, &workflow, 0, &overrides).unwrap();
-    let left: Vec<&str> = frame.overrides().iter().map(|one| one.path.as_str()).collect();
+    let skeleton = WorkflowSkeleton::new(&source, &workflow, 0, &overrides).unwrap();
+    let left: Vec<&str> = skeleton.overrides().iter().map(|one| one.path.as_str()).collect();
     assert_eq!(left, ["samples", "policy tool.train", "here.limit", "inference.slots", "base.dtype"]);
 }
 
@@ -265,7 +272,7 @@ struct OtherFile;
 impl Catalog for OtherFile {
     fn text(&self, _: &Path) -> Result<String, CatalogError> {
         let policy =
-            FRAME.lines().filter(|line| ["plugin", "model"].iter().any(|word| line.starts_with(word)));
+            SKELETON.lines().filter(|line| ["plugin", "model"].iter().any(|word| line.starts_with(word)));
         let agent =
             "policy spare { model = base; train = false }\nagent spare = maths.tool { policy = spare }";
         Ok(policy.chain([agent]).collect::<Vec<_>>().join("\n"))
@@ -278,11 +285,11 @@ impl Catalog for OtherFile {
 
 #[test]
 fn agents_of_other_files_are_none_of_a_designs() {
-    let text = format!("{FRAME}use \"lib.mas\" as lib\n");
-    let frame = Frame::from(Source { name: "frame.mas".to_owned(), text });
+    let text = format!("{SKELETON}use \"lib.mas\" as lib\n");
+    let skeleton = WorkflowSkeleton::from(Source { name: "skeleton.mas".to_owned(), text });
     let design = |turns: &str| {
         let text = format!("agent solve = maths.tool {{ policy = coder }}\nturns {{ {turns} }}\n");
-        check_design(&frame, &palette(), &text, &OtherFile)
+        check_design(&skeleton, &palette(), &text, &OtherFile)
     };
     design("max = 1; start -> solve -> end").unwrap();
     let mistakes = design("max = 1; start -> solve -> lib.spare -> end").unwrap_err();
@@ -297,7 +304,7 @@ fn agents_of_other_files_are_none_of_a_designs() {
         text: text.replace("start -> reason", "start -> spare -> reason"),
     };
     let workflow = pl_dsl::check(&source, &[], &OtherFile).workflow.unwrap();
-    let error = Frame::new(&source, &workflow, 0, &[]).unwrap_err();
+    let error = WorkflowSkeleton::new(&source, &workflow, 0, &[]).unwrap_err();
     assert!(error.to_string().contains("agent `spare` is in a file that team.mas includes"), "{error}");
 }
 
@@ -426,7 +433,7 @@ proptest! {
     /// Lines of designs and of whole workflows in any order, cut anywhere: no panic, and what passes keeps to the palette.
     #[test]
     fn nothing_reaches_beyond_the_palette(picks in prop::collection::vec((0usize..24, 0usize..80), 0..12)) {
-        let lines: Vec<&str> = FRAME.lines().chain(DEBATE.lines()).chain(["include \"x\"", "}", "{", "turns {"]).collect();
+        let lines: Vec<&str> = SKELETON.lines().chain(DEBATE.lines()).chain(["include \"x\"", "}", "{", "turns {"]).collect();
         let mut fragment = String::new();
         for (at, cut) in picks {
             let line = lines[at % lines.len()];
@@ -442,11 +449,12 @@ proptest! {
 fn the_graph_of_a_design_is_that_of_its_workflow() {
     let palette = Palette { max_agents: 8, ..palette() };
     let fact = Fact { name: "agreed".to_owned(), kind: FactKind::Boolean, doc: String::new() };
-    let frame = Frame::from(Source { name: "frame.mas".to_owned(), text: FRAME.to_owned() });
+    let skeleton =
+        WorkflowSkeleton::from(Source { name: "skeleton.mas".to_owned(), text: SKELETON.to_owned() });
     let mut workflow = None;
     for one in PATTERNS {
         let design = pattern(one.word, &palette, &["question"], std::slice::from_ref(&fact)).unwrap();
-        let checked = check_design(&frame, &palette, &design, &TestCatalog).unwrap();
+        let checked = check_design(&skeleton, &palette, &design, &TestCatalog).unwrap();
         let drawn = design_graph(&checked, 0, &design).unwrap();
         assert_eq!(drawn.max_visits, checked.scenarios[0].turns.max, "{}", one.word);
         assert_eq!(parts(&drawn), parts(&Graph::new(&checked, 0)), "{}", one.word);

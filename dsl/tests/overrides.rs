@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::TestCatalog;
 use pl_dsl::workflow::{Rollout, Tasks, Workflow};
-use pl_dsl::{Checked, DiagnosticCode, Override, Source, check, render};
+use pl_dsl::{BlockKind, Checked, DiagnosticCode, Override, Severity, Source, check, render};
 use pl_types::ModelDtype;
 
 fn source() -> Source {
@@ -33,6 +33,22 @@ fn fails(given: &[&str]) -> String {
     let checked = set(given);
     assert!(checked.workflow.is_none());
     render::short(&checked.diagnostics, &checked.sources)
+}
+
+/// Findings about the machine name the place of the setting, in the file or on the command line.
+#[test]
+fn a_diagnostic_about_a_setting_has_its_place() {
+    let model = (BlockKind::Model, "base", "source");
+    let shown = |given: &[&str]| {
+        let Checked { places, sources, .. } = set(given);
+        let (code, severity) = (DiagnosticCode::NotFound, Severity::Warning);
+        render::short(&[places.diagnostic(model, code, severity, "it is not there".to_owned())], &sources)
+    };
+    assert_eq!(shown(&[]), "design.mas:7:14: MAS0060 warning: it is not there\n");
+    assert_eq!(
+        shown(&["base.source=./m"]),
+        "design.mas: MAS0060 warning: --set base.source=./m: it is not there\n"
+    );
 }
 
 #[test]

@@ -298,6 +298,91 @@ fn a_policy_that_is_never_updated_is_reported() {
     valid("", "train { freeze = 19 }", &[]);
 }
 
+/// A tree compares candidates by the rewards of later turns only if an agent has some.
+#[test]
+fn returns_of_later_turns_in_a_tree_are_doubtful() {
+    let looping = |train: &str, coder: &str| {
+        let turns =
+            "turns {\nmax = 2\nstart -> tool -> reason\nreason -> end when env.agreed\nreason -> tool\n}";
+        let text = file(train, coder).replace("turns { start -> tool -> reason -> end }", turns);
+        let checked = check(&Source { name: "x.mas".to_owned(), text }, &[], &TestCatalog);
+        render::short(&checked.diagnostics, &checked.sources)
+    };
+    let found = looping("algorithm = grpo", "");
+    assert!(found.contains("MAS0061 warning: `returns = episode` of policy `coder`"), "{found}");
+    assert!(looping("algorithm = reinforce_pp", "").contains("`returns = discounted`"));
+    assert!(looping("advantage = ema; returns = episode", "").contains("MAS0061"));
+    assert!(looping("", "train { algorithm = grpo }").contains("policy `coder`"));
+    for train in ["", "algorithm = ppo", "algorithm = rft", "algorithm = grpo; rollout = flat"] {
+        assert_eq!(looping(train, ""), "", "{train}");
+    }
+    assert_eq!(looping("algorithm = reinforce_pp; samples = 1", ""), "");
+    assert_eq!(messages("algorithm = grpo", "", &[]), "");
+}
+
+/// A tree credits the end to the agents of its last turn alone, so that there must be no other.
+#[test]
+fn a_reward_of_the_end_is_for_flat_rollouts() {
+    let found = |train: &str, turns: &str| {
+        let text = file(train, "").replace("maths.score", "maths.final");
+        let text = text.replace("turns { start -> tool -> reason -> end }", turns);
+        let checked = check(&Source { name: "x.mas".to_owned(), text }, &[], &TestCatalog);
+        render::short(&checked.diagnostics, &checked.sources)
+    };
+    let turns = "turns { start -> tool -> reason -> end }";
+    for train in ["", "returns = episode"] {
+        assert!(found(train, turns).contains("MAS0050 error: reward `score`"), "{train}");
+        assert_eq!(found(train, "turns { start -> [tool, reason] -> end }"), "", "{train}");
+    }
+    assert!(found("rollout = flat", turns).contains("MAS0050 error: policy `coder`"));
+    assert_eq!(found("rollout = flat; returns = episode", turns), "");
+}
+
+#[test]
+fn a_buffer_is_within_the_completions_of_all_agents() {
+    let penalty = |buffer: u32| format!("overlong = penalize; overlong_buffer = {buffer}");
+    assert_eq!(objective(&penalty(64)).overlong_buffer, 64);
+    let found = messages(&penalty(65), "", &[]);
+    assert!(found.contains("`overlong_buffer` is 65, but an agent has `max_tokens = 64`"), "{found}");
+    assert_eq!(found.lines().count(), 1, "{found}");
+    // `coder` has an agent with more tokens.
+    let own = format!("train {{ {} }}", penalty(200));
+    assert_eq!(messages("", &own, &[]), "");
+}
+
+/// Far below 0.01, logits that are divided by the temperature overflow.
+#[test]
+fn temperatures_that_are_almost_zero_are_refused() {
+    for low in ["1e-46", "0.009"] {
+        let found = messages("", "", &[&format!("tool.temperature={low}")]);
+        assert!(found.contains("MAS0011") && found.contains("must be 0 or at least 0.01"), "{found}");
+        let text = file("", "") + &format!("evaluate test {{ temperature = {low} }}\n");
+        let checked = check(&Source { name: "x.mas".to_owned(), text }, &[], &TestCatalog);
+        let found = render::short(&checked.diagnostics, &checked.sources);
+        assert!(found.contains("must be 0 or at least 0.01"), "{found}");
+    }
+    valid("", "", &["tool.temperature=0.01"]);
+}
+
+#[test]
+fn warm_ups_without_an_effect_or_an_end_are_reported() {
+    let found = messages("freeze = 5; warmup = 5", "", &[]);
+    assert!(
+        found.contains("MAS0062 warning: `warmup` is 5, but the policy is frozen for 5 steps"),
+        "{found}"
+    );
+    assert_eq!(found.lines().count(), 1, "{found}");
+    let found = messages("", "train { warmup = 20 }", &[]);
+    assert!(found.contains("`warmup` is 20, but there are 20 steps"), "{found}");
+    valid("freeze = 5; warmup = 6", "train { warmup = 19 }", &[]);
+    // A short trial of a file.
+    valid("warmup = 5", "", &["train.steps=2"]);
+    let critic = "critic { warmup = 15 }";
+    let found = messages("algorithm = ppo", &format!("train {{ freeze = 5 }}; {critic}"), &[]);
+    assert!(found.contains("MAS0062 warning: policy `coder` is never updated: its critic"), "{found}");
+    valid("algorithm = ppo", &format!("train {{ freeze = 4 }}; {critic}"), &[]);
+}
+
 #[test]
 fn roles_map_agents_to_other_policies() {
     let evaluation = |roles: &str| {

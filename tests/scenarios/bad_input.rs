@@ -2,7 +2,7 @@
 //!
 //! Each folder in `bad-input` holds a `case.mas`; `snapshots` holds the expected message.
 
-use crate::support::{pl_host, repository, scenario, stderr};
+use crate::support::{pl_host, repository, scenario, stderr, stdout};
 
 #[test]
 fn every_case_is_refused_with_its_message() {
@@ -29,4 +29,30 @@ fn every_case_is_refused_with_its_message() {
             insta::assert_snapshot!(name.as_str(), message);
         });
     }
+}
+
+/// What only a run would open is a warning, and a name that no machine knows is an error. Both name their places.
+#[test]
+fn check_finds_what_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let case = std::fs::read_to_string(scenario("bad-input/missing-tasks/case.mas")).unwrap();
+    let check = |tasks: &str| {
+        let text = case.replace("../../../data/tiny", "./gone").replace("no-such-tasks.jsonl", tasks);
+        std::fs::write(folder.path().join("case.mas"), text).unwrap();
+        let mut check = pl_host();
+        check.current_dir(folder.path()).args(["check", "case.mas", "--format", "short"]);
+        let output = check.output().unwrap();
+        (output.status.code(), stdout(&output))
+    };
+    let (code, found) = check("gone.jsonl");
+    assert_eq!(code, Some(0), "{found}");
+    assert!(found.contains("case.mas:4:14: MAS0060 warning: model base: there is no ./gone"), "{found}");
+    assert!(found.contains("case.mas:8:45: MAS0060 warning: there is no task file gone.jsonl"), "{found}");
+    let (code, found) = check("gsmk:train");
+    assert_eq!(code, Some(2), "{found}");
+    assert!(found.contains("case.mas:8:45: MAS0060 error: there is no data set `gsmk`"), "{found}");
+    assert!(found.contains("did you mean `gsm8k`?"), "{found}");
+    let (code, found) = check("gsm8k:nope");
+    assert_eq!(code, Some(2), "{found}");
+    assert!(found.contains("no split `nope` (its splits are: `train` and `test`)"), "{found}");
 }

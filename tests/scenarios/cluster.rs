@@ -270,7 +270,7 @@ fn a_machine_that_differs_is_told_what_differs() {
 }
 
 #[test]
-fn a_worker_that_lies_is_put_aside_and_the_run_goes_on() {
+fn a_worker_that_lies_is_excluded_and_the_run_goes_on() {
     let Some(nats) = Nats::start() else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = scenario("letters/tree-l2.mas");
@@ -296,7 +296,7 @@ fn a_worker_that_lies_is_put_aside_and_the_run_goes_on() {
             }
         }
     });
-    assert!(refusal.contains("has put this worker aside: task held_out 0."), "{refusal}");
+    assert!(refusal.contains("has excluded this worker: task held_out 0."), "{refusal}");
     let _honest = nats.worker("honest");
     ends(child);
     assert_equal_runs(&reference, &out, "a worker has lied");

@@ -1,11 +1,12 @@
 //! One plugin in four languages: equal requests, actions, outcomes, scores and snapshots; snapshots that continue in
 //! another language and another process; a workflow that mixes all four.
 //!
-//! The plugin is `plugins/sdk/examples`. Languages without tools on this machine are skipped, or fail with
-//! `PL_HOST_NEEDS_TOOLCHAINS=1`.
+//! The plugin is `plugins/sdk/examples`; beside it, `queens` tests a planning game. Languages without tools on this machine
+//! are skipped, or fail with `PL_HOST_NEEDS_TOOLCHAINS=1`.
 
 mod episode;
 mod guests;
+mod queens;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -197,11 +198,12 @@ fn the_plugins_on_the_sdk_pages_work() {
     }
 }
 
-/// The SDKs' own tests and those of the plugin pass without a host, in each language's own runner.
+/// The SDKs' own tests and those of the example plugins pass without a host, in each language's own runner.
 #[test]
 fn own_tests_pass() {
     let sdk = repository().join("plugins/sdk");
-    for folder in [sdk.join("python"), sdk.join("examples/python")] {
+    let examples = sdk.join("examples/python");
+    for folder in [sdk.join("python"), examples.join("queens"), examples] {
         let mut python = Command::new("python3");
         python.args(["-B", "-m", "unittest", "discover", "-s", "tests"]).current_dir(&folder);
         let path = format!("{}:{}", sdk.join("python").display(), folder.display());

@@ -176,11 +176,15 @@ fn a_team_trains_over_a_corpus_and_is_replayed_without_it() {
     let first = succeed(run(&file, &out, &few).env("PL_HOST_CACHE", &cache));
     assert!(!metrics(&out).is_empty());
     assert!(stderr(&first).contains("never audited"), "{}", stderr(&first));
+    // One of the answers solves the only task, which is a defect.
+    let answers =
+        TOWNS.iter().flat_map(|(.., work)| ["--answer".to_owned(), format!("<answer>{work}</answer>")]);
     let mut audit = pl_host();
-    // Whatever it finds.
-    audit.arg("audit").arg(&file).args(["--tasks", "1"]).env("PL_HOST_CACHE", &cache).output().unwrap();
+    audit.arg("audit").arg(&file).args(["--tasks", "1"]).args(answers).env("PL_HOST_CACHE", &cache);
+    assert_eq!(audit.output().unwrap().status.code(), Some(1));
     let second = succeed(run(&file, &folder.path().join("second"), &few).env("PL_HOST_CACHE", &cache));
-    assert!(!stderr(&second).contains("never audited"), "{}", stderr(&second));
+    let notices = stderr(&second);
+    assert!(!notices.contains("never audited") && notices.contains("the audit found "), "{notices}");
     let lock: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(out.join("lock.json")).unwrap()).unwrap();
     assert_eq!(lock["data"]["corpus wiki"].as_str().map(str::len), Some(64), "{lock}");

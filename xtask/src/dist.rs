@@ -26,6 +26,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use pl_toolchain::command_on_path;
 
 pub use self::member::{Member, VERSION};
 use crate::{guests, setup};
@@ -67,7 +68,8 @@ pub fn write(root: &Path, program: &Path, into: &Path) -> Result<[PathBuf; 2]> {
 pub fn package(root: &Path, program: &Path) -> Result<Vec<Member>> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let stripped = folder.path().join("pl-host");
-    let strip = Command::new("strip").arg("-o").arg(&stripped).arg(program).status();
+    let strip =
+        command_on_path("strip").and_then(|mut strip| strip.arg("-o").arg(&stripped).arg(program).status());
     if !strip.context("cannot start strip: install binutils")?.success() {
         bail!("{} could not be stripped: see above", program.display());
     }

@@ -18,12 +18,12 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use pl_toolchain::cache;
+use pl_toolchain::{cache, command_on_path};
 use serde_json::{Value, json};
 
 use crate::cargo::cargo;
@@ -211,7 +211,7 @@ fn model() -> Result<Member> {
 
 /// Returns the commit of the checkout, if git knows it.
 fn commit(root: &Path) -> Option<String> {
-    let output = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root).output().ok()?;
+    let output = command_on_path("git").ok()?.args(["rev-parse", "HEAD"]).current_dir(root).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
@@ -223,7 +223,7 @@ fn dry_run(root: &Path, parts: &[PathBuf], folder: &Path, out: &Path, script: &[
     }
     let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(whole.as_slice()));
     archive.unpack(folder).context("cannot unpack the kit")?;
-    let status = Command::new("python3")
+    let status = command_on_path("python3")?
         .arg(folder.join("gpu-kit/kit.py"))
         .args(["--device", "cpu", "--torch"])
         .arg(root.join(".libtorch/torch"))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use pl_toolchain::cache;
+use pl_toolchain::{cache, command_on_path};
 
 /// File of a complete environment: the requirements that it was made of.
 const COMPLETE: &str = "complete";
@@ -25,7 +25,7 @@ pub fn set_up(name: &str, note: &str, finish: impl FnOnce(&Path) -> Result<()>) 
         return Ok(python);
     }
     eprintln!("fetching {note} into {}, once for all checkouts", home.display());
-    succeed(Command::new("python3").args(["-I", "-m", "venv", "--clear"]).arg(&home))?;
+    succeed(command_on_path("python3")?.args(["-I", "-m", "venv", "--clear"]).arg(&home))?;
     let pip = ["-I", "-m", "pip", "install", "--quiet", "--require-hashes", "--no-deps", "--requirement"];
     succeed(Command::new(&python).args(pip).arg(&lock))?;
     finish(&site_packages(&home)?)?;

@@ -161,7 +161,8 @@ fn smollm2() -> Result<()> {
 
 /// Builds CPython with the standard library and sympy as a component.
 fn python_worker(root: &Path, cache: &Path, plugins: &Path) -> Result<()> {
-    let output = Command::new("python3")
+    let output = pl_toolchain::command_on_path("python3")
+        .context("install Python 3 with pip")?
         .arg(root.join("host/sandbox/python/build.py"))
         .arg("--out")
         .arg(plugins.join("python.wasm"))

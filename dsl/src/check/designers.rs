@@ -32,6 +32,7 @@ impl Resolver<'_, '_, '_> {
         let own = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
         let is_built_in = self.is_built_in(block);
         let policy = self.reference(&own, "policy", policies, "policy");
+        self.low_temperature(&own);
         let palette = self.palette(block, policies);
         is_built_in?;
         Some(Designer {

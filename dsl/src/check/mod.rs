@@ -4,6 +4,7 @@ mod block;
 mod cluster;
 mod condition;
 mod corpora;
+mod credit;
 mod designers;
 mod devices;
 mod grammar;

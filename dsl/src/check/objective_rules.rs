@@ -17,6 +17,8 @@ use crate::workflow::objective::{
 pub(super) struct TrainedCase<'s> {
     pub settings: TrainingSettings<'s>,
     pub objective: Objective,
+    /// Smallest `max_tokens` of the policy's agents. `None` if it has none.
+    pub max_tokens: Option<u32>,
 }
 
 /// A mistake, not reported yet: a setting of the file may apply to several policies.
@@ -66,6 +68,7 @@ impl TrainedCase<'_> {
         self.ratio(&mut out);
         self.correction(&mut out);
         self.divergence(&mut out);
+        self.overlong_buffer(&mut out);
         self.without_effect(&mut out);
         self.gradient(&mut out);
         out
@@ -210,6 +213,30 @@ impl TrainedCase<'_> {
                 message.to_owned(),
                 help,
             ));
+        }
+    }
+
+    /// Finds a penalty for length that every completion has, however short it is.
+    fn overlong_buffer(&self, out: &mut Vec<Problem>) {
+        let buffer = self.objective.overlong_buffer;
+        let (Overlong::Penalize, Some(written), Some(max_tokens)) =
+            (self.objective.overlong, self.settings.written("overlong_buffer"), self.max_tokens)
+        else {
+            return;
+        };
+        if buffer > max_tokens {
+            out.push(Problem {
+                severity: Severity::Error,
+                code: DiagnosticCode::BadSetting,
+                location: written.location,
+                message: format!(
+                    "`overlong_buffer` is {buffer}, but an agent has `max_tokens = {max_tokens}`: its shortest completions \
+                     would be penalized too"
+                ),
+                also: None,
+                help: "remove it, or reduce it: a fifth of `max_tokens` is usual".to_owned(),
+                only_if_for_all: false,
+            });
         }
     }
 

@@ -29,6 +29,9 @@ use crate::workflow::{
     Agent, Designer, Devices, Evaluation, Layout, LongPrompt, Lora, Model, Policy, Workflow,
 };
 
+/// Smallest temperature above 0, as in vLLM: logits that are divided by far less overflow.
+const MIN_TEMPERATURE: f64 = 0.01;
+
 /// Checks the whole tree. The workflow is `None` if an error was reported.
 pub(crate) fn resolve(
     mut file: File,
@@ -89,9 +92,10 @@ impl Resolver<'_, '_, '_> {
         self.devices(file, &mut resolved_policies);
         self.packed_weights(&resolved_models, &resolved_policies);
         if let (Some(block), Some(Some(train))) = (train_block, &train) {
-            for reward in scenarios.trained_rewards() {
-                self.returns_of_end(block, train, reward, &resolved_policies);
+            for scenario in scenarios.trained() {
+                self.end_reward(block, train, scenario, &resolved_policies);
             }
+            self.returns_in_trees(block, train, scenarios.trained(), &resolved_agents, &resolved_policies);
             self.levels_by_arrival(block, train, &scenarios.list);
             let designers = (&designers, resolved_designers.as_slice());
             self.trained_designers(block, train, designers, &scenarios.list, &resolved_policies);
@@ -221,6 +225,7 @@ impl Resolver<'_, '_, '_> {
             .map(|(at, block)| {
                 let (item, _, own) = self.with_item(block, ItemKind::Agent);
                 let policy = self.reference(&own, "policy", policies, "policy");
+                self.low_temperature(&own);
                 let grammar = self.grammar(agents.name(at), &own);
                 let neutral =
                     [("repetition_penalty", 1.0), ("presence_penalty", 0.0), ("frequency_penalty", 0.0)];
@@ -255,6 +260,21 @@ impl Resolver<'_, '_, '_> {
                 ResolvedAgent { agent: agent(), temperature, penalties, grammar: grammar_location }
             })
             .collect()
+    }
+
+    /// Reports a temperature between 0 and [`MIN_TEMPERATURE`].
+    pub(super) fn low_temperature(&mut self, own: &BlockSettings) {
+        let (Some(temperature), Some(location)) = (own.number("temperature"), own.location("temperature"))
+        else {
+            return;
+        };
+        if temperature > 0.0 && temperature < MIN_TEMPERATURE {
+            let range = format!("0 or at least {MIN_TEMPERATURE}");
+            let message = format!("`temperature` is {temperature:e}, but must be {range}");
+            self.reports
+                .error(DiagnosticCode::OutOfRange, location, message, format!("must be {range}"))
+                .help("set it to 0, which always selects the most likely token");
+        }
     }
 
     fn unused(

@@ -100,7 +100,11 @@ pub(super) struct Resolver<'c, 'r, 'o> {
 }
 
 impl Resolver<'_, '_, '_> {
+    /// Reports that there is no block of a kind, unless it may be in the text that was left out.
     pub fn missing(&mut self, kind: BlockKind) {
+        if self.reports.left_out() {
+            return;
+        }
         let keyword = kind.keyword();
         self.reports
             .about_file(DiagnosticCode::MissingBlock, format!("the file has no `{keyword}` block"))

@@ -91,6 +91,7 @@ impl Resolver<'_, '_, '_> {
         policies: &NamedBlocks,
     ) -> Vec<Option<Evaluation>> {
         let own = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
+        self.low_temperature(&own);
         let played: Vec<usize> = match own.location("scenario") {
             Some(location) if scenarios.blocks.blocks.is_empty() => {
                 let message = "the file has no scenarios";

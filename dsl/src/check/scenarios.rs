@@ -39,9 +39,9 @@ struct ResolvedEnvironment<'f> {
 }
 
 impl ResolvedScenarios<'_> {
-    /// Rewards of the scenarios that are trained.
-    pub fn trained_rewards(&self) -> impl Iterator<Item = &Reward> {
-        self.list.iter().flatten().filter(|scenario| scenario.weight > 0.0).map(|scenario| &scenario.reward)
+    /// Scenarios that are trained.
+    pub fn trained(&self) -> impl Iterator<Item = &Scenario> {
+        self.list.iter().flatten().filter(|scenario| scenario.weight > 0.0)
     }
 
     /// Returns the environment of a scenario. Returns `None` if it is unknown or invalid.

@@ -11,12 +11,10 @@ use crate::diagnostic::DiagnosticCode;
 use crate::source::Location;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::Block;
-use crate::workflow::objective::{
-    Advantage, Baseline, Critic, CriticBase, FlatGroups, Objective, Returns, Scale,
-};
+use crate::workflow::objective::{Advantage, Baseline, Critic, CriticBase, FlatGroups, Objective, Scale};
 use crate::workflow::{
-    Agent, BatchOrder, Designer, Faults, InFlight, Policy, PolicyTraining, Reward, Rise, Rollout, Scenario,
-    Schedule, Train,
+    Agent, BatchOrder, Designer, Faults, InFlight, Policy, PolicyTraining, Rise, Rollout, Scenario, Schedule,
+    Train,
 };
 
 /// Staleness of `async` if the file has none.
@@ -157,36 +155,6 @@ impl Resolver<'_, '_, '_> {
                 .error(DiagnosticCode::BadSetting, block.location(), message, "")
                 .help("set `every` in the curriculum, or `order = keys`");
         }
-    }
-
-    /// Reports policies whose completions are credited with the reward of their own turn, which is 0 before the end.
-    pub(super) fn returns_of_end(
-        &mut self,
-        block: &Block,
-        train: &Train,
-        reward: &Reward,
-        policies: &[ResolvedPolicy],
-    ) {
-        let uses_turns = |one: &&ResolvedPolicy| {
-            let training = one.policy.as_ref().and_then(|policy| policy.training.as_ref());
-            training.map(|training| training.objective).is_some_and(|objective| {
-                objective.returns == Returns::Step
-                    && !matches!(objective.advantage, Advantage::Gae | Advantage::Success)
-            })
-        };
-        let (true, Rollout::Flat, Some(policy)) =
-            (reward.scores_end, train.rollout, policies.iter().find(uses_turns))
-        else {
-            return;
-        };
-        let name = policy.policy.as_ref().map_or("", |policy| &policy.name);
-        let message = format!(
-            "policy `{name}` is trained on the reward of each turn, but reward `{}` scores only the end of an episode",
-            reward.name
-        );
-        self.reports.error(DiagnosticCode::EndReward, block.location(), message, "").help(
-            "set `returns = episode` or `returns = discounted`, which credit the turns before with the end",
-        );
     }
 
     /// Returns the staleness of a schedule. Only that of `async` can be chosen.
@@ -347,7 +315,8 @@ impl Resolver<'_, '_, '_> {
             let Some(policy) = policy.as_mut().filter(|policy| policy.train) else { continue };
             let settings = TrainingSettings { file, own: train.as_ref().map(|(_, own)| own) };
             let Some(objective) = objective(&settings, &users) else { continue };
-            cases.push(TrainedCase { settings, objective });
+            let max_tokens = users.iter().map(|agent| agent.max_tokens).min();
+            cases.push(TrainedCase { settings, objective, max_tokens });
             self.update_steps(&policy.name, &settings, steps, &mut reported);
             let critic = self.critic(policy, &settings, &objective, critic.as_ref());
             policy.training = (|| {
@@ -387,6 +356,7 @@ impl Resolver<'_, '_, '_> {
             Some(own) if needed => {
                 let mut critic = critic_of(&own.settings, own.model)?;
                 self.critic_settings(policy, own, &critic);
+                self.critic_warm_up(&policy.name, settings, own);
                 // Adapters on one base share passes, whatever they are for.
                 if critic.on == CriticBase::Adapter && critic.model == Some(policy.model) {
                     critic.model = None;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::objective::TrainingSettings;
-use super::resolver::Resolver;
+use super::resolver::{CriticBlock, Resolver};
 use crate::diagnostic::DiagnosticCode;
 use crate::source::Location;
 use crate::workflow::objective::UpdateSteps;
@@ -40,6 +40,7 @@ impl Resolver<'_, '_, '_> {
             self.frozen(name, settings, steps, own.freeze, seen);
             return;
         }
+        self.warm_up(settings, own.freeze, steps, seen);
         let Some(location) = settings.written("tasks_per_update").map(|written| written.location) else {
             return;
         };
@@ -63,6 +64,64 @@ impl Resolver<'_, '_, '_> {
                 .help("remove one of them");
         } else if let Some(steps) = steps {
             self.steps_left(name, &own, steps, location);
+        }
+    }
+
+    /// Warns of a warm-up without an effect, and of one that doesn't end. `--set` may shorten a run for a trial.
+    fn warm_up(
+        &mut self,
+        settings: &TrainingSettings,
+        freeze: u32,
+        steps: Option<u32>,
+        seen: &mut HashSet<Location>,
+    ) {
+        let Some(written) = settings.written("warmup") else { return };
+        let Some(warmup @ 1..) = settings.integer_or_default("warmup") else { return };
+        let trial = matches!(settings.file.location("steps"), Some(Location::Override(_)));
+        let (message, help) = if warmup <= freeze {
+            (
+                format!(
+                    "`warmup` is {warmup}, but the policy is frozen for {freeze} steps: the warm-up is over by then"
+                ),
+                "steps of `freeze` count: increase it, or remove it",
+            )
+        } else if let Some(steps) = steps.filter(|steps| warmup >= *steps && !trial) {
+            (
+                format!(
+                    "`warmup` is {warmup}, but there are {steps} steps: the learning rate rises to the end"
+                ),
+                "reduce it, or increase `steps`",
+            )
+        } else {
+            return;
+        };
+        if seen.insert(written.location) {
+            self.reports.warning(DiagnosticCode::WarmUp, written.location, message, "").help(help);
+        }
+    }
+
+    /// Warns of a critic that is trained alone to the end. `--set` may shorten a run for a trial.
+    pub(super) fn critic_warm_up(&mut self, name: &str, settings: &TrainingSettings, critic: &CriticBlock) {
+        let Some(location) = critic.settings.location("warmup") else { return };
+        if matches!(settings.file.location("steps"), Some(Location::Override(_))) {
+            return;
+        }
+        let (Some(own), Some(warmup @ 1..), Some(steps)) = (
+            update_settings(settings),
+            critic.settings.integer::<u32>("warmup"),
+            settings.file.integer::<u32>("steps"),
+        ) else {
+            return;
+        };
+        // A policy that is frozen in all steps is reported as such.
+        if own.freeze < steps && own.freeze.saturating_add(warmup) >= steps {
+            let message = format!(
+                "policy `{name}` is never updated: its critic is trained alone for {warmup} steps after `freeze`, and \
+                 there are {steps}"
+            );
+            self.reports
+                .warning(DiagnosticCode::WarmUp, location, message, "")
+                .help("reduce it, or increase `steps`");
         }
     }
 

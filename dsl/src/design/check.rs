@@ -1,8 +1,8 @@
-//! The check of a design within its frame.
+//! The check of a design within its skeleton.
 
-use super::fence::{beyond_palette, line};
-use super::frame::Frame;
 use super::mistakes::{DesignMistake, LARGEST};
+use super::palette_checker::{beyond_palette, line};
+use super::workflow_skeleton::WorkflowSkeleton;
 use crate::catalog::Catalog;
 use crate::check;
 use crate::diagnostic::reports::Reports;
@@ -11,13 +11,13 @@ use crate::source::Source;
 use crate::syntax::parse::parse;
 use crate::workflow::{Palette, Workflow};
 
-/// Checks a design: `fragment`, in the place of the agents and turns that `frame` lacks. Returns the whole workflow.
+/// Checks a design: `fragment`, in the place of the agents and turns that `skeleton` lacks. Returns the whole workflow.
 ///
 /// # Errors
 /// The mistakes, in order of lines. Those of the palette come alone: nothing else is checked then, and no file that the
 /// fragment names is read.
 pub fn check_design(
-    frame: &Frame,
+    skeleton: &WorkflowSkeleton,
     palette: &Palette,
     fragment: &str,
     catalog: &dyn Catalog,
@@ -34,14 +34,14 @@ pub fn check_design(
     if !mistakes.is_empty() {
         return Err(mistakes);
     }
-    let workflow = match check_within(frame, fragment, catalog) {
+    let workflow = match check_within(skeleton, fragment, catalog) {
         // None of its policies is trained, which is no mistake of a design: others are, or the designer's.
         Err(diagnostics) if diagnostics.iter().any(|one| one.code == DiagnosticCode::NothingToTrain) => {
-            let frame = frame.without_training();
-            check_within(&frame, fragment, catalog)
-                .map_err(|found| errors(&found, fragment, frame.design_start()))?
+            let skeleton = skeleton.without_training();
+            check_within(&skeleton, fragment, catalog)
+                .map_err(|found| errors(&found, fragment, skeleton.design_start()))?
         }
-        checked => checked.map_err(|found| errors(&found, fragment, frame.design_start()))?,
+        checked => checked.map_err(|found| errors(&found, fragment, skeleton.design_start()))?,
     };
     let visits = workflow.scenarios.iter().map(|scenario| scenario.turns.max).max().unwrap_or(0);
     if visits > palette.max_visits {
@@ -51,9 +51,13 @@ pub fn check_design(
 }
 
 /// Checks the whole text of a design.
-fn check_within(frame: &Frame, fragment: &str, catalog: &dyn Catalog) -> Result<Workflow, Vec<Diagnostic>> {
-    let whole = Source { name: frame.source.name.clone(), text: frame.whole(fragment) };
-    let checked = check(&whole, &frame.overrides, catalog);
+fn check_within(
+    skeleton: &WorkflowSkeleton,
+    fragment: &str,
+    catalog: &dyn Catalog,
+) -> Result<Workflow, Vec<Diagnostic>> {
+    let whole = Source { name: skeleton.source.name.clone(), text: skeleton.whole(fragment) };
+    let checked = check(&whole, &skeleton.overrides, catalog);
     checked.workflow.ok_or(checked.diagnostics)
 }
 

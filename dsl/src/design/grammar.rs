@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 use pl_types::{Fact, FactKind, Grammar, Item};
 use serde_json::Value as Json;
 
-use super::fence::KEYS;
+use super::palette_checker::KEYS;
 use crate::settings::{self, SettingKind};
 use crate::syntax::block_kind::BlockKind;
 use crate::workflow::Palette;

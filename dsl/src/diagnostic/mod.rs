@@ -98,6 +98,9 @@ codes! {
     BadGrammar = "MAS0057", "A grammar or a JSON schema can't be used.";
     StepsLeft = "MAS0058", "A policy is not trained on the last steps.";
     PackedWeights = "MAS0059", "Weights that are trained can't be packed.";
+    NotFound = "MAS0060", "A model, a data set, or a file of tasks or passages is not there.";
+    TreeReturns = "MAS0061", "A tree compares completions by rewards that only one of them can have.";
+    WarmUp = "MAS0062", "A warm-up ends before the first update, or doesn't end.";
 }
 
 impl fmt::Display for DiagnosticCode {

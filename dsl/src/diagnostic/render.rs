@@ -147,13 +147,19 @@ impl<'s> LineIndexes<'s> {
 /// A diagnostic in the form that miette draws. Labels in other files become part of the help text.
 struct MietteDiagnostic<'a> {
     diagnostic: &'a Diagnostic,
+    /// Name of the workflow file, for a diagnostic without a place. miette shows only that of a place.
+    file: Option<&'a str>,
     text: Option<&'a NamedSource<String>>,
     labels: Vec<LabeledSpan>,
     help: Option<String>,
 }
 
 impl<'a> MietteDiagnostic<'a> {
-    fn new(diagnostic: &'a Diagnostic, locations: &LineIndexes, texts: &'a [NamedSource<String>]) -> Self {
+    fn new(
+        diagnostic: &'a Diagnostic,
+        locations: &LineIndexes<'a>,
+        texts: &'a [NamedSource<String>],
+    ) -> Self {
         let mut help = help(diagnostic);
         let mut labels = Vec::new();
         let first = diagnostic.labels.first().and_then(|label| locations.locate(label.span));
@@ -180,8 +186,10 @@ impl<'a> MietteDiagnostic<'a> {
             let span = (block.span.start, block.span.end - block.span.start);
             labels.push(LabeledSpan::new_with_span(Some("in this block".to_owned()), span));
         }
+        let root = locations.sources.files().first().map(|file| file.name.as_str());
+        let file = root.filter(|_| first.is_none());
         let text = first.and_then(|first| texts.get(first.file));
-        MietteDiagnostic { diagnostic, text, labels, help }
+        MietteDiagnostic { diagnostic, file, text, labels, help }
     }
 }
 
@@ -193,6 +201,9 @@ impl fmt::Debug for MietteDiagnostic<'_> {
 
 impl fmt::Display for MietteDiagnostic<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = self.file {
+            write!(f, "{file}: ")?;
+        }
         f.write_str(&self.diagnostic.message)
     }
 }

@@ -94,6 +94,14 @@ impl<'a> Reports<'a> {
         &mut self.list[index]
     }
 
+    /// Returns true if text was left out because of syntax errors. It may have what seems to be missing.
+    pub(crate) fn left_out(&self) -> bool {
+        let is_syntax = |code| {
+            matches!(code, DiagnosticCode::Syntax | DiagnosticCode::Unclosed | DiagnosticCode::TooDeep)
+        };
+        self.list.iter().any(|one| is_syntax(one.code))
+    }
+
     pub(crate) fn failed(&self) -> bool {
         self.list.iter().any(|one| one.severity == Severity::Error)
     }

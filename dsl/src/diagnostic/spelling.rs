@@ -19,23 +19,29 @@ pub(crate) fn near<'n>(wrong: &str, names: impl IntoIterator<Item = &'n str>) ->
         .into_iter()
         .filter(|name| name.len() <= MAX_LENGTH)
         .take(MAX_NAMES)
-        .map(|name| (strsim::damerau_levenshtein(&lower, &name.to_lowercase()), name))
-        // All names of one letter are similar.
+        .map(|name| (distance(&lower, &name.to_lowercase()), name))
+        // All names of one letter are similar, and so are `L0` to `L3`.
         .filter(|(distance, name)| {
             let shorter = name.len().min(wrong.len());
-            *distance <= (shorter / 3).max(1) && *distance < shorter
+            *distance <= (shorter / 3).max(1) && 2 * *distance < shorter
         })
         .collect();
     near.sort_by_key(|(distance, _)| *distance);
     near.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Suggestion `did you mean …?`, or a list of the names if none is similar.
-pub(crate) fn suggest<'n>(
-    wrong: &str,
-    title: &str,
-    names: impl IntoIterator<Item = &'n str>,
-) -> Option<String> {
+/// Distance of two names in lower case. It is 0 if `wrong` has the initials of `name`: `lr` is `learning_rate`.
+fn distance(wrong: &str, name: &str) -> usize {
+    let initials = name.split('_').filter_map(|word| word.chars().next());
+    if name.contains('_') && initials.eq(wrong.chars()) {
+        return 0;
+    }
+    strsim::damerau_levenshtein(wrong, name)
+}
+
+/// Suggestion `did you mean …?`, or a list of the names after `title` if none is similar. Returns `None` if there are no names,
+/// or too many to list.
+pub fn suggest<'n>(wrong: &str, title: &str, names: impl IntoIterator<Item = &'n str>) -> Option<String> {
     const MAX_LISTED: usize = 24;
     let names: Vec<&str> = names.into_iter().collect();
     if let Some(name) = nearest(wrong, names.iter().copied()) {
@@ -66,5 +72,17 @@ fn join<S: AsRef<str>>(names: &[S], last: &str) -> String {
             let first: Vec<String> = first.iter().map(|name| format!("`{}`", name.as_ref())).collect();
             format!("{} {last} `{}`", first.join(", "), end.as_ref())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misspelt_and_abbreviated_names_are_found() {
+        assert_eq!(nearest("temprature", ["temperature", "top_p"]), Some("temperature"));
+        assert_eq!(nearest("lr", ["kl", "lr_schedule", "learning_rate"]), Some("learning_rate"));
+        assert_eq!(nearest("L9", ["L0", "L1", "L2", "L3", "mixed"]), None);
     }
 }

@@ -67,8 +67,8 @@ impl BlockKind {
                  (`lora { … }`), or without it a copy of the whole model."
             }
             BlockKind::Environment => {
-                "The source of tasks, of the observations of agents, and of the effects of their actions: an item of \
-                 a plugin. Required exactly once in a file without scenarios. Further settings are declared by the item."
+                "The source of tasks, of the views of agents, and of the effects of their actions: an item of a \
+                 plugin. Required exactly once in a file without scenarios. Further settings are declared by the item."
             }
             BlockKind::Agent => {
                 "A member of the team: an item of a plugin that builds prompts and parses completions, the policy \
@@ -77,7 +77,7 @@ impl BlockKind {
             BlockKind::Turns => {
                 "The order in which agents act: edges from `start` to `end`, tried in the order in which they are \
                  written. `a -> b` leads from one agent to the next, the agents of `[a, b]` act in parallel on the \
-                 same observation, and `when` adds a condition on `env.FACT`, `turn`, `reward.PART` and params. \
+                 same view, and `when` adds a condition on `env.FACT`, `turn`, `reward.PART` and params. \
                  Required exactly once: in the file, or in each scenario."
             }
             BlockKind::Reward => {

@@ -78,7 +78,7 @@ pub struct Reward {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
     Start,
-    /// One agent, or several that act in parallel on the same observation.
+    /// One agent, or several that act in parallel on the same view.
     Agents(Vec<Agent>),
     End,
 }

@@ -51,7 +51,7 @@ pub const AT_GRPO: Objective = Objective {
     returns: Returns::Step,
     gamma: 1.0,
     gamma_turn: 1.0,
-    lambda: 0.95,
+    lambda: 1.0,
     advantage: Advantage::Group,
     group_by: GroupBy { agent: true, turn: true },
     baseline: Baseline::Mean,
@@ -188,12 +188,12 @@ L = mean over the tokens of the batch of max(-A r, -A clip(r, 0.8, 1.28)), at mo
         summary: "the sum of an agent's rewards in an episode, compared with that of other episodes of the task",
         formula: "\
 A = (R - mean(G)) / (std(G) + 1e-6)
-    R: sum of the agent's rewards in the episode, G: completions of the same task and agent
+    R: sum of the agent's rewards in the episode, G: episodes of the same task
 L = mean over completions of the mean over their tokens of max(-A r, -A clip(r, 0.8, 1.2))
     r = p(token) / p_sampled(token)",
         differences: "The paper adds a KL divergence to the loss: `kl = 0.04` restores it. As in TRL, `kl` is 0 by \
-                      default. An agent with several turns has several completions in a group, all with the \
-                      return of their episode.",
+                      default. All turns of an agent in an episode have the episode's advantage, and the \
+                      episode counts once in its group.",
         objective: GRPO,
     },
     PublishedAlgorithm {
@@ -202,7 +202,7 @@ L = mean over completions of the mean over their tokens of max(-A r, -A clip(r, 
         summary: "GRPO without its biases: not divided by the deviation of the group, nor by the length of the completion",
         formula: "\
 A = R - mean(G)
-    R: sum of the agent's rewards in the episode, G: completions of the same task and agent
+    R: sum of the agent's rewards in the episode, G: episodes of the same task
 L = sum over tokens of max(-A r, -A clip(r, 0.8, 1.2)) / (completions · divisor)
     r = p(token) / p_sampled(token)",
         differences: "The constant is `divisor`, by default the largest `max_tokens` of the policy's agents; TRL's is \
@@ -212,10 +212,10 @@ L = sum over tokens of max(-A r, -A clip(r, 0.8, 1.2)) / (completions · divisor
     PublishedAlgorithm {
         word: "rloo",
         source: "RLOO, Ahmadian et al. 2024, arXiv:2402.14740",
-        summary: "REINFORCE with the mean of the other completions as the baseline",
+        summary: "REINFORCE with the mean of the other episodes as the baseline",
         formula: "\
-A = R - mean(G without the completion itself)
-    R: sum of the agent's rewards in the episode, G: completions of the same task and agent
+A = R - mean(G without the episode itself)
+    R: sum of the agent's rewards in the episode, G: episodes of the same task
 L = sum over tokens of -A log p(token) / (completions · divisor)",
         differences: "As in the paper, there is no ratio: one update per step. TRL clips a ratio of the whole \
                       completion; `ratio = token` clips that of tokens. The paper and TRL subtract a KL divergence \
@@ -258,7 +258,7 @@ V is trained to predict V(token) + A, before whitening (see the block `critic`)"
         summary: "GRPO with clip-higher, a mean over tokens, and a penalty for overlong completions",
         formula: "\
 A = (R - mean(G)) / (std(G) + 1e-6)
-    R: sum of the agent's rewards in the episode, less the penalty; G: completions of the same task and agent
+    R: sum of the agent's rewards in the episode, less the penalty; G: episodes of the same task
 penalty = overlong_penalty · clamp((tokens - (max_tokens - buffer)) / buffer, 0, 1)
 L = mean over the tokens of the batch of max(-A r, -A clip(r, 0.8, 1.28))
     r = p(token) / p_sampled(token)",
@@ -272,7 +272,7 @@ L = mean over the tokens of the batch of max(-A r, -A clip(r, 0.8, 1.28))
         summary: "GRPO with one ratio per completion",
         formula: "\
 A = (R - mean(G)) / (std(G) + 1e-6)
-    R: sum of the agent's rewards in the episode, G: completions of the same task and agent
+    R: sum of the agent's rewards in the episode, G: episodes of the same task
 L = mean over completions of max(-A s, -A clip(s, 1 - 3e-4, 1 + 4e-4))
     s = geometric mean of p(token) / p_sampled(token) over the completion",
         differences: "The bounds are those of the paper. Its gradient is computed per token as in GSPO-token, which \
@@ -285,7 +285,7 @@ L = mean over completions of max(-A s, -A clip(s, 1 - 3e-4, 1 + 4e-4))
         summary: "GRPO with clipped ratios as weights, so that no token loses its gradient",
         formula: "\
 A = (R - mean(G)) / (std(G) + 1e-6)
-    R: sum of the agent's rewards in the episode, G: completions of the same task and agent
+    R: sum of the agent's rewards in the episode, G: episodes of the same task
 L = mean over the tokens of the batch of -w A log p(token)
     w = min(p(token) / p_sampled(token), 5), without a gradient",
         differences: "As in verl, the bounds are 1 - `clip_low` and 1 + `clip_high`. As in the paper, there is no \

@@ -103,7 +103,7 @@ pub(super) const DESIGNS: &[Setting] = &[
         "temperature",
         number(0.0, 10.0),
         DefaultValue::Number(1.0),
-        "Divisor of the logits before sampling. 1 by default, so that the designs of a round differ.",
+        "Divisor of the logits before sampling: 0, or at least 0.01. 1 by default, so that the designs of a round differ.",
     ),
     setting(
         B::Designer,

@@ -479,7 +479,8 @@ pub(super) const RUN: &[Setting] = &[
         SettingKind::Integer { min: 1, max: 10_000 },
         DefaultValue::Integer(2),
         "Number of the newest checkpoints to keep, in addition to the best one. The best has the highest \
-         success in the first `evaluate` block with `every` (the mean over its scenarios), and `checkpoints/best` links to it. 2, so that one \
+         success in the first `evaluate` block with `every` (the mean over its scenarios), and `checkpoints/best` links to it. If a \
+         resumed run changes the `limit` of that block, the best before the change stays too. 2, so that one \
          complete checkpoint exists while the next is written.",
     ),
     setting(
@@ -544,7 +545,9 @@ pub(super) const RUN: &[Setting] = &[
         "temperature",
         number(0.0, 10.0),
         DefaultValue::Absent("the temperature of each agent"),
-        "Temperature of all agents. With 0, the evaluation gives the same result for every seed.",
+        "Temperature of all agents; 0 selects the most likely token, others are at least 0.01. With 0, completions don't \
+         depend on the run's seed. What an environment draws at random still does, and is the same in every evaluation of a \
+         run.",
     ),
     setting(
         B::Evaluate,

@@ -185,9 +185,9 @@ pub(super) const TEAM: &[Setting] = &[
         "temperature",
         number(0.0, 10.0),
         DefaultValue::Number(1.0),
-        "Divisor of the logits before sampling; 0 selects the most likely token. 1 by default: training needs \
-         samples from the policy's own distribution. Don't use 0 for a trained policy: identical completions \
-         carry no signal.",
+        "Divisor of the logits before sampling, at least 0.01; 0 selects the most likely token. 1 by default: \
+         training needs samples from the policy's own distribution. Don't use 0 for a trained policy: identical \
+         completions carry no signal.",
     ),
     setting(
         B::Agent,
@@ -281,8 +281,9 @@ pub(super) const TEAM: &[Setting] = &[
         "long_prompt",
         SettingKind::Choice(LONG_PROMPTS),
         DefaultValue::Word("end"),
-        "Rule for a prompt that fills the model's context, so that no completion fits. `end` by default: a prompt with \
-         parts missing asks something else. The others leave room for `max_tokens`, at most half of the context.",
+        "Rule for a prompt that is too long for the model's context. `end` by default, for a prompt that leaves no room for \
+         a completion: one with parts missing asks something else. The others cut every prompt that leaves no room for \
+         `max_tokens`, of which at most half of the context counts.",
     ),
     setting(
         B::Agent,
@@ -345,8 +346,8 @@ pub(super) const TEAM: &[Setting] = &[
         "designer",
         SettingKind::Designer,
         DefaultValue::Absent("its `turns` are its team"),
-        "Designer that writes the scenario's team. `turns` may be missing then: `pl-host design` looks for a team, and \
-         `run`, `evaluate` and `play` refuse the scenario until it has one. With `turns` of its own, they play those, and \
-         the designer sees their result first.",
+        "Designer that writes the scenario's team. `turns` may be missing then: `pl-host design` looks for a team, and `run` \
+         trains on the designer's teams. `evaluate` and `play` refuse the scenario, and so does a `run` that evaluates it. \
+         With `turns` of its own, evaluations and `play` use them, `run` doesn't train on them, and `design` plays them first.",
     ),
 ];

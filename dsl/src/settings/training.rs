@@ -181,10 +181,11 @@ pub(super) const TRAINING: &[Setting] = &[
     per_policy(
         "lambda",
         number(0.0, 1.0),
-        DefaultValue::Number(0.95),
-        "λ of generalized advantage estimation (`advantage = gae`). 0.95, the value of the paper's experiments: \
-         1 uses the rewards alone (no bias, much noise), 0 the critic's next value alone (little noise, the \
-         critic's bias).",
+        DefaultValue::Number(1.0),
+        "λ of generalized advantage estimation (`advantage = gae`). 1 by default, as in verl and OpenRLHF: the rewards \
+         alone, without the critic's bias, and a reward at the end of a long completion reaches its first token. 0 uses \
+         the critic's next value alone: little noise, all of its bias. At 0.95, half of a reward is gone after 14 tokens, \
+         unless the critic predicts it.",
     ),
     per_policy(
         "advantage",
@@ -199,7 +200,7 @@ pub(super) const TRAINING: &[Setting] = &[
         DefaultValue::Words(&["task", "agent", "turn"]),
         "Properties that the completions of a group have in common (`advantage = group`). `[task, agent, turn]` \
          by default: completions of different agents or turns answer different prompts and can't be compared. \
-         Use `[task, agent]` with `returns = episode`.",
+         Use `[task, agent]` with `returns = episode`: an agent's turns in an episode then count as one.",
     ),
     per_policy(
         "baseline",
@@ -354,8 +355,8 @@ pub(super) const TRAINING: &[Setting] = &[
         "overlong_buffer",
         count(1),
         DefaultValue::Absent("a fifth of the smallest `max_tokens` of the policy's agents"),
-        "Number of tokens before `max_tokens` over which the penalty rises (`overlong = penalize`). A fifth, as \
-         4,096 of 20,480 in DAPO (Yu et al. 2025, arXiv:2503.14476).",
+        "Number of tokens before `max_tokens` over which the penalty rises (`overlong = penalize`), at most the smallest \
+         `max_tokens` of the policy's agents. A fifth, as 4,096 of 20,480 in DAPO (Yu et al. 2025, arXiv:2503.14476).",
     ),
     per_policy(
         "overlong_penalty",
@@ -378,7 +379,9 @@ pub(super) const TRAINING: &[Setting] = &[
         "Treatment of groups (`group_by`) whose completions all have the same return. `keep` by default: a step \
          takes as long as it takes. `drop` leaves them out, and replaces up to `max_refills` times the tasks of a step \
          whose groups are all left out by every policy that is updated (dynamic sampling, Yu et al. 2025, \
-         arXiv:2503.14476, section 3.2). Penalties for length and the KL divergence don't count.",
+         arXiv:2503.14476, section 3.2). A completion alone in its group counts as such a group only if advantages \
+         are relative to the group, which then says nothing about it. Penalties for length and the KL divergence \
+         don't count.",
     ),
     per_policy(
         "drop_groups",
@@ -422,8 +425,9 @@ pub(super) const TRAINING: &[Setting] = &[
         "warmup",
         count(0),
         DefaultValue::Integer(0),
-        "Number of steps over which the learning rate rises from zero. 0 by default; small learning rates \
-         need no warm-up.",
+        "Number of steps over which the learning rate rises from zero, counted from the first step of the run, also \
+         those in which the policy is frozen or not updated (`freeze`, `update_every`, `tasks_per_update`). 0 by \
+         default; small learning rates need no warm-up.",
     ),
     per_policy(
         "weight_decay",
@@ -533,8 +537,8 @@ pub(super) const CRITIC: &[Setting] = &[
         "warmup",
         count(0),
         DefaultValue::Integer(0),
-        "Number of steps after `freeze` in which only the critic is trained. 0 by default: while its values are \
-         zero, advantages are plain returns, which are useful too.",
+        "Number of steps after `freeze` in which only the critic is trained; steps without an update count. 0 by \
+         default: while its values are zero, advantages are plain returns (with `lambda = 1`), which are useful too.",
     ),
     setting(
         Critic,

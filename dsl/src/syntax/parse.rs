@@ -64,7 +64,7 @@ impl<'t> Reader<'t, '_, '_> {
                 block.body = self.body(body, Some(kind));
                 // A setting that seems to be missing may be in the part of the head that could not be parsed.
                 block.body.complete &= block.sound;
-            } else {
+            } else if body.closed {
                 self.reports
                     .error(DiagnosticCode::Syntax, body.span, format!("`{word}` has no settings"), "")
                     .help(format!("write `{}`", kind.form()));

@@ -1,6 +1,7 @@
 //! The layout: assignment of agents to models.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use super::{Agent, Layout, Policy};
 
@@ -40,6 +41,13 @@ pub(crate) fn keyword(layout: Layout) -> &'static str {
         Layout::L2 => "L2",
         Layout::L3 => "L3",
         Layout::Mixed => "mixed",
+    }
+}
+
+impl fmt::Display for Layout {
+    /// Writes the word for `layout = …`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(keyword(*self))
     }
 }
 

@@ -345,6 +345,32 @@ pub struct Turns {
     pub nodes: Vec<Node>,
 }
 
+impl Turns {
+    /// Returns true if edges lead from node `from` to one of `agent`'s nodes, or if it is one.
+    pub fn reaches(&self, from: usize, agent: usize) -> bool {
+        let mut reached = vec![false; self.nodes.len()];
+        let mut open = vec![from];
+        while let Some(index) = open.pop() {
+            let Some(node) = self.nodes.get(index).filter(|_| !std::mem::replace(&mut reached[index], true))
+            else {
+                continue;
+            };
+            if node.agents.contains(&agent) {
+                return true;
+            }
+            open.extend(node.next_nodes());
+        }
+        false
+    }
+
+    /// Returns true if `agent` may have several turns in an episode.
+    pub(crate) fn may_repeat(&self, agent: usize) -> bool {
+        let own = |node: &&Node| node.agents.contains(&agent);
+        let returns = |node: &Node| node.next_nodes().any(|next| self.reaches(next, agent));
+        self.max > 1 && self.nodes.iter().filter(own).any(returns)
+    }
+}
+
 /// A node of the turn graph: agents that act in parallel on the same view.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Node {
@@ -352,6 +378,16 @@ pub struct Node {
     pub agents: Vec<usize>,
     /// The first edge whose condition holds is taken; an edge without one always holds.
     pub edges: Vec<Edge>,
+}
+
+impl Node {
+    /// Positions of the nodes that its edges lead to.
+    pub(crate) fn next_nodes(&self) -> impl Iterator<Item = usize> {
+        self.edges.iter().filter_map(|edge| match edge.to {
+            Target::Node(next) => Some(next),
+            Target::End => None,
+        })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

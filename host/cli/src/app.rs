@@ -58,8 +58,8 @@ impl App {
     pub fn with_consent<T>(&self, mut act: impl FnMut() -> Result<T, Error>) -> Result<T, CommandError> {
         loop {
             match act() {
-                Err(Error::NotAllowed { workflow, wants }) if consent::ask(&workflow, &wants)? => {
-                    self.host.allow(&wants);
+                Err(Error::NotAllowed { workflow, requests }) if consent::ask(&workflow, &requests)? => {
+                    self.host.allow(&requests);
                 }
                 Err(Error::Workflow(errors))
                     if !errors.refused.is_empty() && consent::ask("the workflow", &errors.refused)? =>

@@ -55,6 +55,8 @@ pub enum Command {
     /// Print the JSON Schema of a checked workflow, the format of workflow.json in a run folder
     Schema,
     /// Show the plan of a run: models, memory, tasks, completions, checkpoints
+    ///
+    /// What is missing on this machine is shown as MISSING. That is no failure of this command: its exit code is 0.
     Plan(PlanArgs),
     /// Play without a model, to find rewards that are free, loops that pay and splits that share tasks
     Audit(AuditArgs),
@@ -73,7 +75,7 @@ pub enum Command {
     },
     /// Look for teams: a designer proposes designs, they are checked and played, and it sees the results
     Design(DesignArgs),
-    /// List the designs of a search
+    /// List the designs of a search or a run
     Designs(DesignsArgs),
     /// Train a workflow with every combination of some settings and seeds
     Sweep(SweepArgs),
@@ -193,4 +195,31 @@ pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Returns the names of the commands that have no commands below them, such as `plugin new`.
+    fn names(command: &clap::Command, parents: &str) -> Vec<String> {
+        let shown = command.get_subcommands().filter(|one| !one.is_hide_set());
+        let of_one = |one: &clap::Command| {
+            let name = format!("{parents}{}", one.get_name());
+            if one.has_subcommands() { names(one, &format!("{name} ")) } else { vec![name] }
+        };
+        shown.flat_map(of_one).collect()
+    }
+
+    #[test]
+    fn the_readme_lists_every_command() {
+        let readme = include_str!("../../../README.md");
+        let rows: String = readme.lines().filter(|line| line.starts_with("| `")).collect();
+        let is_listed = |name: &String| [' ', '`'].iter().any(|end| rows.contains(&format!("`{name}{end}")));
+        let missing: Vec<String> =
+            names(&Arguments::command(), "").into_iter().filter(|name| !is_listed(name)).collect();
+        assert!(missing.is_empty(), "README.md lacks {missing:?}");
+    }
 }

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use pl_dsl::render;
 use pl_run::Diagnostics;
 
+use crate::stderr;
 use crate::visible::{self, visible};
 
 /// Form of diagnostics.
@@ -29,10 +30,10 @@ pub fn show(diagnostics: &Diagnostics, format: DiagnosticFormat) -> std::io::Res
     match format {
         DiagnosticFormat::Human => {
             if !list.is_empty() {
-                eprint!("{}", human(diagnostics));
+                stderr::text(&human(diagnostics));
             }
             if let Some(hint) = pl_dsl::explain::more(list) {
-                eprintln!("{hint}");
+                stderr::line(&hint);
             }
             Ok(())
         }

@@ -5,6 +5,7 @@ use std::io::Write;
 use pl_run::Error;
 
 use crate::diagnostics::{self, DiagnosticFormat};
+use crate::stderr;
 use crate::visible::visible;
 
 /// Reason for which a command did not succeed.
@@ -79,27 +80,32 @@ pub fn report(result: &CommandResult) -> u8 {
             match error.as_ref() {
                 // A stderr that can't be written to shows nothing.
                 Error::Workflow(errors) => drop(diagnostics::show(errors, DiagnosticFormat::Human)),
-                error => eprintln!("error: {}", visible(&error.to_string())),
+                error => error_line(&error.to_string()),
             }
             if error.is_input() { 2 } else { 1 }
         }
         CommandError::Stopped { error, saved } => {
-            eprintln!("error: {}\n{}", visible(&error.to_string()), visible(saved));
+            error_line(&format!("{error}\n{saved}"));
             1
         }
         CommandError::Input(message) => {
-            eprintln!("error: {}", visible(message));
+            error_line(message);
             2
         }
         CommandError::Failed(message) => {
-            eprintln!("error: {}", visible(message));
+            error_line(message);
             1
         }
         CommandError::Interrupted(message) => {
-            eprintln!("{}", visible(message));
+            stderr::line(&visible(message));
             130
         }
     }
+}
+
+/// Writes an error's message to stderr.
+fn error_line(message: &str) {
+    stderr::line(&format!("error: {}", visible(message)));
 }
 
 /// Ends the process without libtorch's destructors, which are a third of what a short command takes.

@@ -8,6 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::app::App;
+use crate::stderr;
 
 /// Returns a request that Ctrl-C or SIGTERM makes.
 pub fn stop_on_signals(app: &App) -> StopRequest {
@@ -19,7 +20,7 @@ pub fn stop_on_signals(app: &App) -> StopRequest {
         }
         if request.request() {
             terminal.clear();
-            eprintln!("stopped at once; the last checkpoint remains");
+            stderr::line("stopped at once; the last checkpoint remains");
             end_at_once();
         }
         terminal.show_stop();
@@ -36,7 +37,7 @@ pub fn first_signal(host: &Host) -> impl Future<Output = ()> + Send + 'static {
             Some(sender) => drop(sender.send(())),
             None => end_at_once(),
         }
-        eprintln!("finishing the requests in progress (press Ctrl-C again to stop at once)");
+        stderr::line("finishing the requests in progress (press Ctrl-C again to stop at once)");
     });
     async move {
         let _ = receiver.await;

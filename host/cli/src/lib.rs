@@ -3,6 +3,9 @@
 //! Each command is a module of `commands`. Results go to stdout, everything else to stderr. Exit codes: 0 for
 //! success, 1 for a failure, 2 for invalid input, 130 for an interrupted run that can be resumed.
 
+// They panic if their reader is gone: `stderr` and `visible` have what is used instead.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod app;
 mod arguments;
 mod commands;
@@ -18,6 +21,7 @@ mod plan;
 mod play_worker;
 mod progress;
 mod report;
+mod stderr;
 mod stored_workflows;
 mod table;
 mod visible;

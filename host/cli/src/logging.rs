@@ -14,6 +14,7 @@ use tracing_subscriber::{EnvFilter, Layer, fmt};
 use crate::arguments::Command;
 use crate::exit::CommandError;
 use crate::progress::Terminal;
+use crate::stderr;
 
 /// Name of the program in a collector.
 const SERVICE: &str = "pl-host";
@@ -30,7 +31,12 @@ pub fn start(command: &Command, terminal: &Arc<Terminal>) -> Result<Option<OtlpE
     let exporter = endpoint.map(|endpoint| OtlpExporter::start(endpoint, SERVICE)).transpose();
     let exporter = exporter.map_err(CommandError::input)?;
     let filter = EnvFilter::try_from_env("PL_HOST_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    let written = fmt::layer().with_writer(messages_on(terminal)).with_target(false).with_filter(filter);
+    let written = fmt::layer()
+        .with_writer(messages_on(terminal))
+        .with_target(false)
+        // It would be written by `eprintln!`.
+        .log_internal_errors(false)
+        .with_filter(filter);
     let spans = exporter.as_ref().map(|exporter| exporter.layer().with_filter(filter_fn(is_of_run)));
     tracing_subscriber::registry().with(written).with(spans).init();
     Ok(exporter)
@@ -63,7 +69,7 @@ fn is_of_run(metadata: &Metadata<'_>) -> bool {
 pub fn finish(exporter: OtlpExporter) {
     let (sent, lost) = exporter.finish();
     match lost {
-        0 => eprintln!("{sent} spans sent"),
-        lost => eprintln!("{sent} spans sent, {lost} lost"),
+        0 => stderr::line(&format!("{sent} spans sent")),
+        lost => stderr::line(&format!("{sent} spans sent, {lost} lost")),
     }
 }

@@ -27,6 +27,16 @@ impl fmt::Display for Count {
     }
 }
 
+/// A number of things: `1 completion`, `2,000 completions`.
+struct Counted(u64, &'static str);
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counted(count, thing) = self;
+        write!(f, "{} {thing}{}", Count(*count), if *count == 1 { "" } else { "s" })
+    }
+}
+
 /// Section of the table. Its title is on the first line only.
 struct Section<'f, 'g> {
     title: &'static str,
@@ -225,8 +235,8 @@ fn write_counts(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             }
         }
         episodes.line(format_args!(
-            "{name}{most} {} completions, {} sampled tokens",
-            Count(scenario.episode.completions),
+            "{name}{most} {}, {} sampled tokens",
+            Counted(scenario.episode.completions, "completion"),
             Count(scenario.episode.tokens)
         ))?;
     }
@@ -240,9 +250,9 @@ fn write_counts(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             training.rollout
         ))?;
         lines.line(format_args!(
-            "{most} {} groups, {} completions, {} sampled tokens",
-            Count(step.groups),
-            Count(step.completions),
+            "{most} {}, {}, {} sampled tokens",
+            Counted(step.groups, "group"),
+            Counted(step.completions, "completion"),
             Count(step.tokens)
         ))?;
         let each = step.optimizer_steps;
@@ -259,10 +269,10 @@ fn write_counts(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let round = &one.round;
         lines.line(format_args!("{:<wide$}  {when}", one.tasks.name))?;
         lines.line(format_args!(
-            "{:<wide$}  {} episodes each time, {most} {} completions, {} sampled tokens",
+            "{:<wide$}  {} each time, {most} {}, {} sampled tokens",
             "",
-            Count(round.episodes),
-            Count(round.completions),
+            Counted(round.episodes, "episode"),
+            Counted(round.completions, "completion"),
             Count(round.tokens)
         ))?;
     }
@@ -272,8 +282,8 @@ fn write_counts(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut run = section(f, "run");
     run.line(format_args!("{} steps, folder {}", Count(training.steps), training.folder.display()))?;
     run.line(format_args!(
-        "{most} {} completions, {} sampled tokens to train on, {} to evaluate",
-        Count(training.completions),
+        "{most} {}, {} sampled tokens to train on, {} to evaluate",
+        Counted(training.completions, "completion"),
         Count(training.tokens),
         Count(training.evaluation_tokens)
     ))?;
@@ -287,7 +297,7 @@ fn checkpoint_words(plan: &CheckpointPlan) -> String {
         }
         None => String::new(),
     };
-    format!("at most {} checkpoints, of which {} are kept{disk}", Count(plan.count), plan.kept)
+    format!("at most {}, of which {} are kept{disk}", Counted(plan.count, "checkpoint"), plan.kept)
 }
 
 fn corpus_words(plan: &CorpusPlan) -> String {
@@ -351,5 +361,11 @@ mod tests {
     fn thousands_are_separated() {
         let shown = [0, 999, 1000, 1_234_567].map(|number| Count(number).to_string());
         assert_eq!(shown, ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn one_thing_is_not_several() {
+        let shown = [0, 1, 2000].map(|number| Counted(number, "group").to_string());
+        assert_eq!(shown, ["0 groups", "1 group", "2,000 groups"]);
     }
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::diagnostics;
 use crate::diagnostics::DiagnosticFormat;
 use crate::panel::PanelState;
+use crate::stderr;
 use crate::visible::visible;
 
 /// Interval of updates between the steps of the work.
@@ -55,7 +56,7 @@ impl Terminal {
         if let Some(panel) = &*locked(&self.panel) {
             locked(panel).stop();
         }
-        self.suspend(|| eprintln!("stopping after this step (press Ctrl-C again to stop at once)"));
+        self.suspend(|| stderr::line("stopping after this step (press Ctrl-C again to stop at once)"));
     }
 
     /// Takes back what a terminal has shown of Ctrl-C: bars end at the right edge, so `^C` has begun a line below them.
@@ -157,7 +158,7 @@ impl Progress for Terminal {
         self.suspend(|| match notice {
             // Human diagnostics go to stderr, which is written to without an error.
             Notice::Diagnostics(found) => drop(diagnostics::show(found, DiagnosticFormat::Human)),
-            notice => eprintln!("{}", visible(&notice.to_string())),
+            notice => stderr::line(&visible(&notice.to_string())),
         });
     }
 
@@ -168,7 +169,7 @@ impl Progress for Terminal {
         if let Some(gauges) = self.gauges.get() {
             record(gauges, line);
         }
-        self.suspend(|| eprintln!("{}", visible(&summary(line))));
+        self.suspend(|| stderr::line(&visible(&summary(line))));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Text of models, tasks, plugins and files, shown so that a terminal does not obey it.
+//! Escapes control characters of untrusted text.
 //!
 //! Escape sequences can rewrite earlier lines, set the clipboard or change the title. Control characters and
 //! those that change the direction of writing are shown as symbols instead. A file or a pipe gets the text

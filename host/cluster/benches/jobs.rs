@@ -100,7 +100,7 @@ async fn measure(jobs: usize, slots: usize) {
     }
     drop(here);
     let folder = tempfile::tempdir().unwrap();
-    let server = LocalServer::start(folder.path(), |command| command).unwrap();
+    let server = LocalServer::start(Path::new("nats-server"), folder.path(), |command| command).unwrap();
     let connect = async |role: Role| Connection::open(&server.address(role), "bench", role).await.unwrap();
     let options = CoordinatorOptions {
         run: "bench".into(),

@@ -17,7 +17,7 @@ use crate::roles::Role;
 /// Longest time that a request waits for a server that is away, or that has no room.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(120);
 
-/// Time between signs of life. Two without an answer are a broken link, and the connection is made again.
+/// Heartbeat interval. Two without an answer are a broken link, and the connection is made again.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Time in which the refusal of a request explains that it failed.
@@ -185,8 +185,8 @@ impl Connection {
         }
     }
 
-    /// Repeats a request while the server is away, and when the connection was made again meanwhile. To repeat it must do no
-    /// harm.
+    /// Repeats a request while the server is away, and when the connection was made again meanwhile. The request must
+    /// be idempotent.
     ///
     /// # Errors
     /// The error of the last attempt, if none succeeded for two minutes ([`Connection::with_patience`]); [`Error::Refused`] if the server doesn't allow it.

@@ -1,8 +1,7 @@
 //! The coordinator's side: leases go out, results come back.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_nats::jetstream::consumer::AckPolicy;
 use async_nats::jetstream::consumer::pull;
@@ -13,16 +12,16 @@ use async_nats::jetstream::stream::{
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::blobs::Blobs;
+use crate::board::Board;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::jobs;
-use crate::lease::{Lease, LeaseMessage, LeaseQueue, Outcome, ResultMessage, WeightsRef, hash_of};
+use crate::lease::{Lease, LeaseId, LeaseMessage, LeaseQueue, Outcome, ResultMessage, WeightsRef, hash_of};
 use crate::names::{EPOCH, Names};
-use crate::partial_results::PartialResults;
 use crate::registry::{LearnerEntry, PROTOCOL, RunEntry, SharedFile, registry};
 use crate::result_log;
 use crate::streams::create_stream;
@@ -72,31 +71,6 @@ struct Shared {
     blobs: Blobs,
     board: Mutex<Board>,
     publishing: Semaphore,
-}
-
-/// Leases and results in this process, by the key of the lease.
-#[derive(Default)]
-struct Board {
-    waiting: BTreeMap<String, Waiting>,
-    /// Results without a request so far: those of the coordinator before this one.
-    early: BTreeMap<String, ResultMessage>,
-    /// Step of each lease whose result was handed over.
-    done: BTreeMap<String, u64>,
-    /// Workers whose results are dropped.
-    aside: BTreeSet<String>,
-    /// Parts of results that are not whole yet.
-    parts: PartialResults,
-}
-
-/// A lease whose result is awaited.
-struct Waiting {
-    sender: oneshot::Sender<ResultMessage>,
-    lease: Lease,
-    /// Its message in the work queue.
-    sequence: u64,
-    published: Instant,
-    /// Number of earlier messages of it.
-    reissues: u32,
 }
 
 /// Value of [`EPOCH`] in the state of a run.
@@ -168,7 +142,7 @@ impl Coordinator {
             tokio::spawn(async move {
                 let (connection, names) = (reader.connection.clone(), reader.names.clone());
                 let log = reader.results.clone();
-                result_log::follow(connection, names, log, |result| reader.receive(result)).await;
+                result_log::follow(connection, names, log, |result| reader.board().receive(result)).await;
             }),
             tokio::spawn(async move {
                 loop {
@@ -254,8 +228,8 @@ impl Coordinator {
         }
     }
 
-    /// Publishes a lease and waits for its result, which may be there already. A worker whose result `check` refuses is put
-    /// aside, and the lease is played by others.
+    /// Publishes a lease and waits for its result, which may be there already. A worker whose result `check` refuses is
+    /// excluded, and the lease is played by others.
     ///
     /// # Errors
     /// If no worker can play it, or the server is away for minutes.
@@ -264,12 +238,12 @@ impl Coordinator {
         lease: Lease,
         check: impl Fn(&[u8]) -> Result<T, E>,
     ) -> Result<T, Error> {
-        let key = lease.key();
+        let id = lease.id();
         let failed = |reason: String| Error::Task { task: lease.task.clone(), reason };
         let check = |bytes: &[u8]| check(bytes).map_err(|error| error.to_string());
         let mut refused = 0;
         loop {
-            let result = self.result(&key, &lease, refused).await?;
+            let result = self.result(&id, &lease, refused).await?;
             let worker = result.worker;
             let checked = match result.outcome {
                 Outcome::Inline { hash, bytes } if hash_of(&bytes) == hash => check(&bytes),
@@ -290,39 +264,30 @@ impl Coordinator {
                 );
                 return Err(failed(reason));
             }
-            self.put_aside(&worker, &lease.task, &reason).await?;
+            self.exclude_worker(&worker, &lease.task, &reason).await?;
         }
     }
 
-    /// Returns the next result of a lease, which is published unless its result is there. `refused` results came before.
-    async fn result(&self, key: &str, lease: &Lease, refused: u32) -> Result<ResultMessage, Error> {
-        let receiver = {
-            let mut board = self.shared.board();
-            if let Some(early) = board.early.remove(key) {
-                board.done.insert(key.to_owned(), early.step);
-                return Ok(early);
-            }
-            board.done.remove(key);
-            let (sender, receiver) = oneshot::channel();
-            let (lease, published) = (lease.clone(), Instant::now());
-            // Leases that are published again because they were lost have numbers of their own.
-            let reissues = refused * REISSUES;
-            board.waiting.insert(key.to_owned(), Waiting { sender, lease, sequence: 0, published, reissues });
-            receiver
-        };
-        self.shared.publish(key, lease, refused * REISSUES).await?;
+    /// Publishes the lease if it has no result. Returns its next result. `refused`: number of results refused so far.
+    async fn result(&self, id: &LeaseId, lease: &Lease, refused: u32) -> Result<ResultMessage, Error> {
+        // Leases that are published again because they were lost have numbers of their own.
+        let reissues = refused * REISSUES;
+        let (receiver, has_to_be_published) = self.shared.board().await_result(id, lease, reissues);
+        if has_to_be_published {
+            self.shared.publish(id, lease, reissues).await?;
+        }
         receiver.await.map_err(|_| Error::Ended { run: self.shared.names.run.clone() })
     }
 
     /// Lets a worker play no more, and drops its later results.
-    async fn put_aside(&self, worker: &str, task: &str, reason: &str) -> Result<(), Error> {
+    async fn exclude_worker(&self, worker: &str, task: &str, reason: &str) -> Result<(), Error> {
         let Shared { connection, names, state, .. } = &*self.shared;
         let reason = format!("task {task}: {reason}");
-        tracing::warn!(worker, reason, "a worker is put aside");
-        self.shared.board().aside.insert(worker.to_owned());
+        tracing::warn!(worker, reason, "a worker is excluded");
+        self.shared.board().exclude(worker);
         let key = Names::aside_key(worker);
         let put = || state.put(&key, reason.clone().into());
-        connection.persist("put a worker aside", put).await?;
+        connection.persist("exclude a worker", put).await?;
         let told = connection.client.publish(names.aside_subject(worker), reason.clone().into()).await;
         told.map_err(connection.failed("tell a worker"))
     }
@@ -345,10 +310,7 @@ impl Coordinator {
                 }
             }
         }
-        let mut board = self.shared.board();
-        board.early.retain(|_, result| result.step > last);
-        board.done.retain(|_, step| *step > last);
-        board.parts.forget(last);
+        self.shared.board().forget(last);
     }
 
     /// Ends the run on the server: workers leave it, and its streams are removed.
@@ -386,64 +348,42 @@ impl Shared {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over a result. Of several of a lease, the first counts.
-    fn receive(&self, result: ResultMessage) {
-        let mut board = self.board();
-        if board.aside.contains(&result.worker) || board.done.contains_key(&result.key) {
-            return;
-        }
-        let Some(result) = board.parts.complete(result) else { return };
-        match board.waiting.remove(&result.key) {
-            Some(waiting) => {
-                board.done.insert(result.key.clone(), result.step);
-                // The receiver may be gone.
-                drop(waiting.sender.send(result));
-            }
-            None => drop(board.early.entry(result.key.clone()).or_insert(result)),
-        }
-    }
-
-    async fn publish(&self, key: &str, lease: &Lease, reissue: u32) -> Result<(), Error> {
+    async fn publish(&self, id: &LeaseId, lease: &Lease, reissue: u32) -> Result<(), Error> {
         let message = LeaseMessage { epoch: self.epoch, lease: lease.clone() };
         let connection = &self.connection;
         let encoded: Bytes =
             postcard::to_allocvec(&message).map_err(connection.failed("encode a lease"))?.into();
-        let id = format!("{key}-{}-{reissue}", self.epoch);
+        let message_id = format!("{}-{}-{reissue}", id.key, self.epoch);
         let subject = self.names.lease_subject(lease.queue);
         let publish = || async {
-            let message = PublishMessage::build().payload(encoded.clone()).message_id(&id);
+            let message = PublishMessage::build().payload(encoded.clone()).message_id(&message_id);
             connection.context.send_publish(subject.clone(), message).await?.await
         };
         let turn = self.publishing.acquire().await;
         let ack = connection.persist("publish a task", publish).await?;
         drop(turn);
-        if let Some(waiting) = self.board().waiting.get_mut(key) {
-            (waiting.sequence, waiting.published, waiting.reissues) = (ack.sequence, Instant::now(), reissue);
-        }
+        self.board().set_published(id, ack.sequence, reissue);
         Ok(())
     }
 
     /// Publishes leases again that the server has lost: neither in the work queue nor with a result. A server that
     /// acknowledges before it writes may lose some when its machine does.
     async fn reissue_lost(&self, older_than: Duration) {
-        let is_old = |waiting: &Waiting| waiting.sequence > 0 && waiting.published.elapsed() > older_than;
-        let old: Vec<(String, Lease, u64, u32)> = self
+        let old: Vec<(LeaseId, Lease, u64, u32)> = self
             .board()
-            .waiting
-            .iter()
-            .filter(|(_, waiting)| is_old(waiting))
-            .map(|(key, waiting)| (key.clone(), waiting.lease.clone(), waiting.sequence, waiting.reissues))
+            .unanswered(older_than)
+            .map(|(id, waiting)| (id.clone(), waiting.lease.clone(), waiting.sequence, waiting.reissues))
             .collect();
-        for (key, lease, sequence, reissues) in old {
+        for (id, lease, sequence, reissues) in old {
             match self.tasks.get_raw_message(sequence).await {
                 Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => {}
                 _ => continue,
             }
             // Its result is in the log before its message leaves the queue, so it may be on the way.
             tokio::time::sleep(Duration::from_secs(1)).await;
-            if self.board().waiting.contains_key(&key) {
+            if self.board().is_waiting(&id) {
                 tracing::warn!(task = lease.task, "the server has lost a lease, which is published again");
-                if let Err(error) = self.publish(&key, &lease, reissues + 1).await {
+                if let Err(error) = self.publish(&id, &lease, reissues + 1).await {
                     tracing::warn!(task = lease.task, %error, "a lost lease was not published again");
                 }
             }

@@ -70,9 +70,9 @@ pub enum Error {
     Job { reason: String },
     /// The coordinator has refused a result of this worker.
     #[error(
-        "the coordinator of run {run} has put this worker aside: {reason}; look for broken memory, or another build of pl-host"
+        "the coordinator of run {run} has excluded this worker: {reason}; look for broken memory, or another build of pl-host"
     )]
-    PutAside { run: String, reason: String },
+    Excluded { run: String, reason: String },
     /// The coordinator has ended.
     #[error("the coordinator of run {run} has ended")]
     Ended { run: String },

@@ -1,6 +1,6 @@
 //! The side of a process that has jobs: they are sent to sandbox machines, and the first verdict of each counts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::jobs::{JobInput, JobMessage, LARGEST_JOB, VerdictMessage};
 use crate::lease::{Outcome, hash_of};
 use crate::names::{Names, random_digits};
-use crate::partial_results::Parts;
+use crate::partial_results::PartialResults;
 use crate::registry::find_run;
 
 /// Jobs that the server is asked to store at a time.
@@ -26,6 +26,9 @@ const MOST_PUBLISHING: usize = 256;
 
 /// Unusable verdicts of a job after which it is given up.
 const MOST_REFUSALS: u32 = 3;
+
+/// Memory of the parts of all verdicts, in bytes. Jobs of verdicts that are dropped are sent again.
+const MOST_BUFFERED: usize = 1 << 30;
 
 /// Time for a verdict that is on its way when its job has left the queue.
 const GRACE: Duration = Duration::from_secs(1);
@@ -46,8 +49,16 @@ struct Shared {
     /// Name of this process in the subject of its verdicts.
     requester: String,
     jobs: Stream,
-    waiting: Mutex<HashMap<String, Waiting>>,
+    requests: Mutex<Requests>,
     publishing: Semaphore,
+}
+
+/// Jobs whose verdicts are awaited, by key.
+#[derive(Default)]
+struct Requests {
+    waiting: HashMap<String, Waiting>,
+    /// Parts of verdicts of these jobs, by machine.
+    parts: PartialResults<String>,
 }
 
 /// A job whose verdict is awaited.
@@ -59,25 +70,22 @@ struct Waiting {
     published: Instant,
     /// Number of earlier messages of it.
     reissues: u32,
-    /// Parts of verdicts, by machine.
-    parts: BTreeMap<String, Parts>,
 }
 
 /// Removes a job whose caller has stopped waiting.
-struct Forget<'s> {
+struct RemoveOnDrop<'s> {
     shared: &'s Shared,
     key: &'s str,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for RemoveOnDrop<'_> {
     fn drop(&mut self) {
-        self.shared.waiting().remove(self.key);
+        self.shared.requests().remove(self.key);
     }
 }
 
 impl JobClient {
-    /// Opens the queue of a run's jobs. One that has waited for as long as `lease` is looked for at the server, and again after
-    /// each such time.
+    /// Opens the queue of a run's jobs. Jobs without a verdict are looked up every `lease`.
     ///
     /// # Errors
     /// [`Error::NoSandboxAccount`] if the server's configuration knows no sandbox machines; if the server fails.
@@ -98,8 +106,8 @@ impl JobClient {
             return Err(refused(reason));
         }
         let publishing = Semaphore::new(MOST_PUBLISHING);
-        let (connection, waiting) = (connection.clone(), Mutex::default());
-        let shared = Arc::new(Shared { connection, names, requester, jobs, waiting, publishing });
+        let (connection, requests) = (connection.clone(), Mutex::default());
+        let shared = Arc::new(Shared { connection, names, requester, jobs, requests, publishing });
         let background = [
             tokio::spawn(receive_all(Arc::clone(&shared), verdicts)),
             tokio::spawn(reissue_all(Arc::clone(&shared), lease)),
@@ -144,12 +152,12 @@ impl JobClient {
         hash.truncate(16);
         let key = format!("{hash}-{}", random_digits(16));
         let (sender, receiver) = oneshot::channel();
-        let (job, published, parts) = (Arc::clone(job), Instant::now(), BTreeMap::new());
-        let waiting = Waiting { sender, job: Arc::clone(&job), sequence: 0, published, reissues: 0, parts };
-        shared.waiting().insert(key.clone(), waiting);
+        let published = Instant::now();
+        let waiting = Waiting { sender, job: Arc::clone(job), sequence: 0, published, reissues: 0 };
+        shared.requests().waiting.insert(key.clone(), waiting);
         // If the caller is cancelled.
-        let _forget = Forget { shared, key: &key };
-        shared.publish(&key, &job, 0).await?;
+        let _removal = RemoveOnDrop { shared, key: &key };
+        shared.publish(&key, job, 0).await?;
         receiver.await.map_err(|_| Error::Ended { run: shared.names.run.clone() })?
     }
 }
@@ -160,9 +168,51 @@ impl Drop for JobClient {
     }
 }
 
+impl Requests {
+    fn remove(&mut self, key: &str) -> Option<Waiting> {
+        let waiting = self.waiting.remove(key)?;
+        self.parts.remove_all(&key.to_owned());
+        Some(waiting)
+    }
+
+    /// Takes over a verdict, or a part of it. Of several of a job, the first counts.
+    fn receive(&mut self, message: VerdictMessage) {
+        let VerdictMessage { key, machine, outcome } = message;
+        if !self.waiting.contains_key(&key) {
+            tracing::debug!(key, machine, "a verdict is late, and is dropped");
+            return;
+        }
+        let whole = match outcome {
+            Outcome::Part { index, bytes } => {
+                self.parts.add(key, machine, index, bytes);
+                if self.parts.size() > MOST_BUFFERED {
+                    tracing::warn!("the parts of verdicts are dropped: they take too much memory");
+                    self.parts.retain(|_| false);
+                }
+                return;
+            }
+            Outcome::Parts { count, hash } => {
+                let joined = self.parts.join(key.clone(), machine.clone(), count);
+                joined.filter(|bytes| hash_of(bytes) == hash).map(Ok)
+            }
+            Outcome::Inline { hash, bytes } => Some(bytes).filter(|bytes| hash_of(bytes) == hash).map(Ok),
+            Outcome::Failed { reason } => Some(Err(Error::Job { reason })),
+        };
+        // A job whose verdict is dropped is published again after a while.
+        let Some(result) = whole else {
+            tracing::warn!(machine, "a verdict is not whole or differs from its hash, and is dropped");
+            return;
+        };
+        if let Some(waiting) = self.remove(&key) {
+            // The receiver may be gone.
+            drop(waiting.sender.send(result));
+        }
+    }
+}
+
 impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores a job in the queue, its parts first if it is larger than a message may be.
@@ -183,7 +233,7 @@ impl Shared {
         let encoded = postcard::to_allocvec(&message).map_err(self.connection.failed("encode a job"))?;
         let sequence =
             self.store(self.names.job_subject(), encoded.into(), format!("{key}-{reissue}")).await?;
-        if let Some(waiting) = self.waiting().get_mut(key) {
+        if let Some(waiting) = self.requests().waiting.get_mut(key) {
             (waiting.sequence, waiting.published, waiting.reissues) = (sequence, Instant::now(), reissue);
         }
         Ok(())
@@ -199,43 +249,12 @@ impl Shared {
         Ok(self.connection.persist("publish a job", publish).await?.sequence)
     }
 
-    /// Takes over a verdict, or a part of it. Of several of a job, the first counts.
-    fn receive(&self, message: VerdictMessage) {
-        let VerdictMessage { key, machine, outcome } = message;
-        let mut all = self.waiting();
-        let Some(waiting) = all.get_mut(&key) else {
-            tracing::debug!(key, machine, "a verdict is late, and is dropped");
-            return;
-        };
-        let whole = match outcome {
-            Outcome::Part { index, bytes } => {
-                waiting.parts.entry(machine).or_default().add(index, bytes);
-                return;
-            }
-            Outcome::Parts { count, hash } => {
-                let parts = waiting.parts.remove(&machine).unwrap_or_default();
-                parts.join(count).filter(|bytes| hash_of(bytes) == hash).map(Ok)
-            }
-            Outcome::Inline { hash, bytes } => Some(bytes).filter(|bytes| hash_of(bytes) == hash).map(Ok),
-            Outcome::Failed { reason } => Some(Err(Error::Job { reason })),
-        };
-        // A job whose verdict is dropped is published again after a while.
-        let Some(result) = whole else {
-            tracing::warn!(machine, "a verdict is not whole or differs from its hash, and is dropped");
-            return;
-        };
-        if let Some(waiting) = all.remove(&key) {
-            // The receiver may be gone.
-            drop(waiting.sender.send(result));
-        }
-    }
-
     /// Publishes jobs again that have left the queue without a verdict: the server has lost them, or their verdicts.
     async fn reissue(&self, older_than: Duration) {
         let is_old = |waiting: &Waiting| waiting.sequence > 0 && waiting.published.elapsed() >= older_than;
         let old: Vec<(String, u64)> = {
-            let all = self.waiting();
-            let old = all.iter().filter(|(_, waiting)| is_old(waiting));
+            let requests = self.requests();
+            let old = requests.waiting.iter().filter(|(_, waiting)| is_old(waiting));
             old.map(|(key, waiting)| (key.clone(), waiting.sequence)).collect()
         };
         let mut lost = Vec::new();
@@ -252,7 +271,7 @@ impl Shared {
         }
         tokio::time::sleep(GRACE).await;
         for key in lost {
-            let again = self.waiting().get(&key).map(|own| (Arc::clone(&own.job), own.reissues));
+            let again = self.requests().waiting.get(&key).map(|own| (Arc::clone(&own.job), own.reissues));
             let Some((job, reissues)) = again else { continue };
             tracing::warn!(key, "a job has left the queue without a verdict, and is sent again");
             if let Err(error) = self.publish(&key, &job, reissues + 1).await {
@@ -278,7 +297,7 @@ impl Shared {
     async fn end_with_run(&self) {
         if let Ok(None) = find_run(&self.connection, &self.names.run).await {
             // Dropped senders tell their receivers.
-            self.waiting().clear();
+            *self.requests() = Requests::default();
         }
     }
 }
@@ -286,7 +305,7 @@ impl Shared {
 async fn receive_all(shared: Arc<Shared>, mut verdicts: Subscriber) {
     while let Some(message) = verdicts.next().await {
         match postcard::from_bytes::<VerdictMessage>(&message.payload) {
-            Ok(verdict) => shared.receive(verdict),
+            Ok(verdict) => shared.requests().receive(verdict),
             Err(error) => tracing::warn!(%error, "a message is not a verdict, and is dropped"),
         }
     }
@@ -300,5 +319,54 @@ async fn reissue_all(shared: Arc<Shared>, lease: Duration) {
             () = tokio::time::sleep(lease) => lease,
         };
         shared.reissue(older_than).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting() -> (Waiting, oneshot::Receiver<Result<Vec<u8>, Error>>) {
+        let (sender, receiver) = oneshot::channel();
+        let (job, published) = (Arc::default(), Instant::now());
+        (Waiting { sender, job, sequence: 1, published, reissues: 0 }, receiver)
+    }
+
+    fn verdict(key: &str, machine: &str, outcome: Outcome) -> VerdictMessage {
+        VerdictMessage { key: key.to_owned(), machine: machine.to_owned(), outcome }
+    }
+
+    #[test]
+    fn parts_of_verdicts_are_kept_until_their_job_ends() {
+        let mut requests = Requests::default();
+        let (own, mut receiver) = waiting();
+        requests.waiting.insert("x".to_owned(), own);
+        let part = |bytes: &[u8]| Outcome::Part { index: 0, bytes: bytes.to_vec() };
+        requests.receive(verdict("unknown", "a", part(b"1")));
+        assert_eq!(requests.parts.size(), 0);
+        for machine in ["a", "invented", "another"] {
+            requests.receive(verdict("x", machine, part(b"1")));
+        }
+        // Parts without bytes take memory too.
+        let size = requests.parts.size();
+        requests.receive(verdict("x", "empty", part(b"")));
+        assert!(requests.parts.size() > size);
+        requests.receive(verdict("x", "a", Outcome::Parts { count: 1, hash: hash_of(b"1") }));
+        assert_eq!(receiver.try_recv().unwrap().unwrap(), b"1");
+        assert!(requests.waiting.is_empty());
+        assert_eq!(requests.parts.size(), 0);
+    }
+
+    #[test]
+    fn parts_of_all_machines_have_one_limit() {
+        let mut requests = Requests::default();
+        let (own, mut receiver) = waiting();
+        requests.waiting.insert("x".to_owned(), own);
+        for number in 0..5 {
+            let part = Outcome::Part { index: 0, bytes: vec![0; MOST_BUFFERED / 4] };
+            requests.receive(verdict("x", &format!("machine {number}"), part));
+            assert!(requests.parts.size() <= MOST_BUFFERED, "part {number}");
+        }
+        assert!(receiver.try_recv().is_err());
     }
 }

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::jobs::{JobInput, JobMessage, LARGEST_JOB, VerdictMessage};
 use crate::lease::{Outcome, hash_of};
 use crate::names::{Names, SANDBOXES, worker_name};
-use crate::pull::{Keeper, MOST_DELIVERIES, acknowledge, deliveries, pull};
+use crate::pull::{LeaseHeartbeat, MOST_DELIVERIES, acknowledge, deliveries, pull};
 use crate::registry::{RunEntry, find_run};
 use crate::worker::{answer, ask, messages};
 
@@ -44,7 +44,7 @@ pub struct TakenJob {
     requester: String,
     runner: JobRunner,
     message: Message,
-    _keeper: Keeper,
+    _heartbeat: LeaseHeartbeat,
 }
 
 /// Answer of a sandbox machine to `pl-host cluster status`.
@@ -102,7 +102,7 @@ impl JobRunner {
         };
         let JobMessage { key, requester, input } = own;
         let is_lost = deliveries(&message) > MOST_DELIVERIES;
-        let keeper = Keeper::start(message.clone(), &self.consumer);
+        let heartbeat = LeaseHeartbeat::start(message.clone(), &self.consumer);
         let bytes = match input {
             // It is not run, and what it consists of is of no interest.
             _ if is_lost => Some(Vec::new()),
@@ -115,7 +115,7 @@ impl JobRunner {
             acknowledge(&message, AckKind::Term).await;
             return Ok(NextJob::Idle);
         };
-        let task = TakenJob { job, key, requester, runner: self.clone(), message, _keeper: keeper };
+        let task = TakenJob { job, key, requester, runner: self.clone(), message, _heartbeat: heartbeat };
         if is_lost {
             let reason = format!(
                 "it was delivered {MOST_DELIVERIES} times and no sandbox machine has answered: it may end the machines that run \

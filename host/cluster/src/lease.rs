@@ -2,6 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::partial_results::OVERHEAD;
+
+/// Length of [`Lease::key`].
+pub(crate) const KEY_LENGTH: usize = 2 * blake3::OUT_LEN;
+
 /// Weights of a learner's policies after an update, in the object store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeightsRef {
@@ -14,7 +19,7 @@ pub struct WeightsRef {
 }
 
 /// Processes that a lease waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum LeaseQueue {
     /// Any worker.
     Workers,
@@ -50,6 +55,21 @@ impl Lease {
         hasher.update(&(self.body.len() as u64).to_le_bytes()).update(&self.body);
         hasher.finalize().to_hex().to_string()
     }
+
+    /// Returns the key with the queue and the step that a result has to be of.
+    pub(crate) fn id(&self) -> LeaseId {
+        LeaseId { key: self.key(), queue: self.queue, step: self.step }
+    }
+}
+
+/// A lease as its results name it. Queue and step are those of the subject, which the server lets the processes of the
+/// queue alone publish on; the key alone is no proof.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LeaseId {
+    /// [`Lease::key`].
+    pub key: String,
+    pub queue: LeaseQueue,
+    pub step: u64,
 }
 
 /// A lease as the work queue has it.
@@ -71,6 +91,25 @@ pub(crate) struct ResultMessage {
     /// Worker that has stored it.
     pub worker: String,
     pub outcome: Outcome,
+}
+
+impl ResultMessage {
+    /// Returns the lease that it claims to be of.
+    pub fn id(&self) -> LeaseId {
+        LeaseId { key: self.key.clone(), queue: self.queue, step: self.step }
+    }
+
+    /// Returns the memory that it takes, in bytes.
+    pub fn size(&self) -> usize {
+        let outcome = match &self.outcome {
+            Outcome::Inline { hash, bytes } => hash.len() + bytes.len(),
+            Outcome::Part { bytes, .. } => bytes.len(),
+            Outcome::Parts { hash, .. } => hash.len(),
+            Outcome::Failed { reason } => reason.len(),
+        };
+        // The key is in the index too.
+        OVERHEAD + 2 * self.key.len() + self.task.len() + self.worker.len() + outcome
+    }
 }
 
 /// Outcome of a lease.
@@ -120,6 +159,7 @@ mod tests {
             body: body.to_vec(),
         };
         let key = lease("a", b"x", "train 1.0").key();
+        assert_eq!(key.len(), KEY_LENGTH);
         assert_eq!(key, lease("a", b"x", "again").key());
         assert_ne!(key, lease("b", b"x", "train 1.0").key());
         assert_ne!(key, lease("a", b"y", "train 1.0").key());

@@ -7,6 +7,7 @@
 //! their verdicts are bytes to this crate. `docs/cluster.md` describes the protocol: subjects, streams, keys, and what survives what.
 
 mod blobs;
+mod board;
 mod connection;
 mod coordinator;
 mod error;

@@ -23,12 +23,16 @@ pub struct LocalServer {
 }
 
 impl LocalServer {
-    /// Starts a server with its store in `folder`, which may be that of an earlier one. `launch` starts the command that it
-    /// gets: the program that starts it decides how long it lives.
+    /// Starts a server, whose program is `nats-server`, with its store in `folder`, which may be that of an earlier one. `launch`
+    /// starts the command that it gets: the program that starts it decides how long it lives.
     ///
     /// # Errors
-    /// If there is no `nats-server` on the `PATH`, or it doesn't start.
-    pub fn start(folder: &Path, launch: impl FnOnce(Command) -> Command) -> Result<LocalServer, Error> {
+    /// If it doesn't start.
+    pub fn start(
+        nats_server: &Path,
+        folder: &Path,
+        launch: impl FnOnce(Command) -> Command,
+    ) -> Result<LocalServer, Error> {
         let failed = |what: &str, path: &Path, error: std::io::Error| Error::LocalServer {
             reason: format!("cannot {what} {}: {error}", path.display()),
         };
@@ -42,7 +46,7 @@ impl LocalServer {
         }
         let listen = format!("127.0.0.1:{port}");
         let settings = ServerConfig { listen, store: folder.join("store"), tls: None }.write(&config)?;
-        let mut command = Command::new("nats-server");
+        let mut command = Command::new(nats_server);
         command.arg("-c").arg(&settings);
         let log = folder.join("nats.log");
         let output = fs::File::create(&log).map_err(|error| failed("write", &log, error))?;

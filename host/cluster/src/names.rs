@@ -140,7 +140,7 @@ impl Names {
         format!("pl.{}.sandboxes", self.run)
     }
 
-    /// Subject on which a worker is told that it was put aside, which is also kept under [`Names::aside_key`].
+    /// Subject on which a worker is told that it was excluded, which is also kept under [`Names::aside_key`].
     pub fn aside_subject(&self, worker: &str) -> String {
         format!("pl.{}.aside.{worker}", self.run)
     }

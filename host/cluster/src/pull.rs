@@ -12,8 +12,8 @@ use crate::connection::Connection;
 /// Deliveries of a message after which it is given up.
 pub(crate) const MOST_DELIVERIES: i64 = 5;
 
-/// Time that a request for a message waits at the server. The end of a run, or of the connection, ends it before. Thousands of
-/// workers that ask more often would have the server do nothing else.
+/// Time that a request for a message waits at the server. The end of a run, or of the connection, ends it before. Shorter
+/// pulls from thousands of workers would saturate the server.
 const LONGEST_PULL: Duration = Duration::from_secs(30);
 
 /// Pause after a request that failed.
@@ -54,14 +54,14 @@ pub(crate) async fn acknowledge(message: &Message, kind: AckKind) {
     }
 }
 
-/// Tells the server again and again that a message is still worked on, while the value lives.
-pub(crate) struct Keeper(JoinHandle<()>);
+/// Repeated message to the server that a lease or a job is still worked on, while the value lives.
+pub(crate) struct LeaseHeartbeat(JoinHandle<()>);
 
-impl Keeper {
-    /// Starts to keep a message of a consumer, three times in the time after which the server delivers it again.
-    pub fn start(message: Message, consumer: &Consumer<pull::Config>) -> Keeper {
+impl LeaseHeartbeat {
+    /// Starts to report progress on a message of a consumer, three times in the time after which the server delivers it again.
+    pub fn start(message: Message, consumer: &Consumer<pull::Config>) -> LeaseHeartbeat {
         let every = (consumer.cached_info().config.ack_wait / 3).max(Duration::from_millis(100));
-        Keeper(tokio::spawn(async move {
+        LeaseHeartbeat(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(every).await;
                 if let Err(error) = message.ack_with(AckKind::Progress).await {
@@ -72,7 +72,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for LeaseHeartbeat {
     fn drop(&mut self) {
         self.0.abort();
     }

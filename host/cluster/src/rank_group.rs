@@ -9,11 +9,13 @@ mod wire;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::handshake::{Hello, Side};
+use self::handshake::Hello;
 use self::wire::{read_message, write_message};
 
 /// Pause before a rank looks again for others, or for the end of its wait.
@@ -22,13 +24,16 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Longest time that the two sides of a new connection take to prove who they are.
 const LONGEST_HANDSHAKE: Duration = Duration::from_secs(10);
 
+/// Handshakes of connections to a rank at a time. More connections wait.
+const MOST_HANDSHAKES: usize = 64;
+
 /// Bytes of a number on a connection.
 const NUMBER: usize = size_of::<f32>();
 
 /// Failure of a group.
 #[derive(Debug, thiserror::Error)]
 pub enum RankError {
-    /// A rank has gone, or speaks another language.
+    /// A rank has gone, or uses another protocol.
     #[error("rank {rank} is away: {source}")]
     Away { rank: usize, source: io::Error },
     /// Rank 0 can't listen.
@@ -96,19 +101,19 @@ impl RankGroup {
             (1..joined.len()).filter(|&rank| joined[rank].is_none()).collect()
         };
         waiting(&missing(&joined));
+        let handshakes = Handshakes::new(listener, settings.clone());
         while !missing(&joined).is_empty() {
             if is_over() {
                 return Ok(None);
             }
-            match accepted(listener, settings, &settings.name) {
+            match handshakes.next() {
                 // The newest process of a rank counts: an earlier one may have gone.
                 Some((stream, hello, peer)) if (1..settings.ranks).contains(&hello.rank) => {
                     let address = SocketAddr::new(peer.ip(), hello.port);
                     joined[hello.rank] = Some((stream, address));
                     waiting(&missing(&joined));
                 }
-                Some(_) => {}
-                None => std::thread::sleep(PAUSE),
+                Some(_) | None => {}
             }
         }
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
@@ -168,18 +173,18 @@ impl RankGroup {
             });
             group.peers[earlier] = Some(stream.map_err(away(earlier))?);
         }
+        let handshakes = Handshakes::new(&listener, RankSettings { name: members.group, ..settings.clone() });
         for later in rank + 1..settings.ranks {
             while group.peers[later].is_none() {
                 if is_over() {
                     return Ok(None);
                 }
                 group.check_leader()?;
-                match accepted(&listener, settings, &members.group) {
+                match handshakes.next() {
                     Some((stream, hello, _)) if (rank + 1..settings.ranks).contains(&hello.rank) => {
                         group.peers[hello.rank] = Some(stream);
                     }
-                    Some(_) => {}
-                    None => std::thread::sleep(PAUSE),
+                    Some(_) | None => {}
                 }
             }
         }
@@ -300,20 +305,43 @@ impl RankGroup {
     }
 }
 
-/// Accepts a rank that knows the secret and belongs to the group of a name. `None` if none connects now.
-fn accepted(
-    listener: &TcpListener,
-    settings: &RankSettings,
-    name: &str,
-) -> Option<(TcpStream, Hello, SocketAddr)> {
-    let (stream, peer) = listener.accept().ok()?;
-    let side = Side { name, ranks: settings.ranks, secret: &settings.secret };
-    match handshake::accept(&stream, &side) {
-        Ok(hello) => Some((stream, hello, peer)),
-        Err(error) => {
-            tracing::warn!(%peer, %error, "a connection that is not of a rank of this learner was refused");
-            None
+/// A connection whose other side has proved that it is a rank of the group.
+type Joined = (TcpStream, Hello, SocketAddr);
+
+/// Handshakes of the connections to a rank, each on a thread of its own: whoever connects and is slow, or sends nothing, keeps
+/// no rank waiting.
+struct Handshakes<'l> {
+    listener: &'l TcpListener,
+    /// Settings of the group. Each running handshake has a reference.
+    settings: Arc<RankSettings>,
+    sender: Sender<Joined>,
+    joined: Receiver<Joined>,
+}
+
+impl Handshakes<'_> {
+    fn new(listener: &TcpListener, settings: RankSettings) -> Handshakes<'_> {
+        let (sender, joined) = mpsc::channel();
+        Handshakes { listener, settings: Arc::new(settings), sender, joined }
+    }
+
+    /// Accepts those that connect now, and waits a while for a rank to prove itself. `None` if none has.
+    fn next(&self) -> Option<Joined> {
+        while Arc::strong_count(&self.settings) <= MOST_HANDSHAKES
+            && let Ok((stream, peer)) = self.listener.accept()
+        {
+            let (settings, sender) = (Arc::clone(&self.settings), self.sender.clone());
+            let handshake = move || match handshake::accept(&stream, &settings) {
+                // The group may be complete by now.
+                Ok(hello) => drop(sender.send((stream, hello, peer))),
+                Err(error) => {
+                    tracing::warn!(%peer, %error, "a connection that is not of a rank of this learner was refused");
+                }
+            };
+            if let Err(error) = std::thread::Builder::new().spawn(handshake) {
+                tracing::warn!(%peer, %error, "a connection was refused, because no thread could be started for it");
+            }
         }
+        self.joined.recv_timeout(PAUSE).ok()
     }
 }
 

@@ -35,17 +35,19 @@ pub(crate) async fn create(connection: &Connection, names: &Names) -> Result<Str
     create_stream(connection, "create the stream of results", config).await
 }
 
-/// Appends a result. A worker that publishes it twice appends it once.
+/// Appends a result of a lease of a coordinator. A worker that publishes it twice appends it once; that of a later coordinator's
+/// lease is appended, because its coordinator may not have kept the first.
 pub(crate) async fn append(
     connection: &Connection,
     names: &Names,
+    epoch: u64,
     message: &ResultMessage,
 ) -> Result<(), Error> {
     let encoded: Bytes = postcard::to_allocvec(message).map_err(connection.failed("encode a result"))?.into();
     let subject = names.result_subject(message.queue, message.step);
     let id = match &message.outcome {
-        Outcome::Part { index, .. } => format!("{}-{}-{index}", message.key, message.worker),
-        _ => format!("{}-{}", message.key, message.worker),
+        Outcome::Part { index, .. } => format!("{}-{epoch}-{}-{index}", message.key, message.worker),
+        _ => format!("{}-{epoch}-{}", message.key, message.worker),
     };
     let publish = || async {
         let message = PublishMessage::build().payload(encoded.clone()).message_id(&id);

@@ -23,7 +23,7 @@ const CONFIGURATION: &str = "nats.conf";
 const READING: [&str; 4] =
     ["$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.>"];
 
-/// Subjects on which workers and learners are told that they were put aside.
+/// Subjects on which workers and learners are told that they were excluded.
 const ASIDE: &str = "pl.*.aside.*";
 
 /// Subjects of verdicts, from sandbox machines to workers.

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::job_client::JobClient;
 use crate::lease::{Lease, LeaseMessage, LeaseQueue, Outcome, ResultMessage};
 use crate::names::{Names, worker_name};
-use crate::pull::{Keeper, MOST_DELIVERIES, acknowledge, deliveries, pull};
+use crate::pull::{LeaseHeartbeat, MOST_DELIVERIES, acknowledge, deliveries, pull};
 use crate::registry::{RunEntry, SharedFile, find_run};
 use crate::result_log;
 
@@ -36,8 +36,8 @@ pub struct Worker {
     queue: LeaseQueue,
     consumer: Consumer<consumer::pull::Config>,
     name: String,
-    /// Reason for which the coordinator has put it aside.
-    aside: watch::Receiver<Option<String>>,
+    /// Reason for which the coordinator has excluded it.
+    exclusion: watch::Receiver<Option<String>>,
 }
 
 /// Next thing to do for a worker.
@@ -52,9 +52,11 @@ pub enum Next {
 /// A lease that this worker holds. It is kept while the value lives; dropped, it is delivered again after a while.
 pub struct LeasedTask {
     pub lease: Lease,
+    /// Coordinator that has published it.
+    epoch: u64,
     worker: Worker,
     message: Message,
-    _keeper: Keeper,
+    _heartbeat: LeaseHeartbeat,
 }
 
 /// Answer of a worker to `pl-host cluster status`.
@@ -95,21 +97,21 @@ impl Worker {
         let consumer =
             stream.get_consumer(&Names::consumer(queue)).await.map_err(connection.failed(action))?;
         let name = worker_name(name);
-        let (put_aside, aside) = watch::channel(was_put_aside(connection, &names, &name).await?);
+        let (excluder, exclusion) = watch::channel(exclusion_reason(connection, &names, &name).await?);
         let told = connection.client.subscribe(names.aside_subject(&name)).await;
         let mut told = told.map_err(connection.failed("listen for the coordinator"))?;
         tokio::spawn(async move {
             tokio::select! {
                 Some(message) = told.next() => {
                     let reason = String::from_utf8_lossy(&message.payload).into_owned();
-                    put_aside.send_replace(Some(reason));
+                    excluder.send_replace(Some(reason));
                 }
                 // The last clone of the worker is gone.
-                () = put_aside.closed() => {}
+                () = excluder.closed() => {}
             }
         });
         let connection = connection.clone();
-        Ok(Worker { connection, names, entry, blobs, queue, consumer, name, aside })
+        Ok(Worker { connection, names, entry, blobs, queue, consumer, name, exclusion })
     }
 
     /// Returns the run's entry.
@@ -129,7 +131,7 @@ impl Worker {
         JobClient::open(&self.connection, &self.entry.run, patience).await.map(Some)
     }
 
-    /// Returns bytes from the object store, which have the hash that they were asked for by.
+    /// Returns the object with this hash, verified.
     ///
     /// # Errors
     /// If they are missing or damaged.
@@ -137,7 +139,7 @@ impl Worker {
         self.blobs.get(hash).await
     }
 
-    /// Returns the bytes of the files of the run, one after the other, as far as `has` says that they are not here yet.
+    /// Returns the bytes of the files of the run, one after the other, skipping those that `has` accepts.
     ///
     /// # Errors
     /// Those of the store, and of `write`.
@@ -156,20 +158,20 @@ impl Worker {
     /// Waits some seconds for a lease.
     ///
     /// # Errors
-    /// [`Error::PutAside`] if the coordinator has refused a result of this worker; if the server is away for minutes.
+    /// [`Error::Excluded`] if the coordinator has refused a result of this worker; if the server is away for minutes.
     pub async fn next(&self) -> Result<Next, Error> {
-        if let Some(reason) = self.aside.borrow().clone() {
-            return Err(Error::PutAside { run: self.names.run.clone(), reason });
+        if let Some(reason) = self.exclusion.borrow().clone() {
+            return Err(Error::Excluded { run: self.names.run.clone(), reason });
         }
         let Some(message) = pull(&self.connection, &self.consumer).await else { return self.idle().await };
-        let Ok(LeaseMessage { lease, .. }) = postcard::from_bytes(&message.payload) else {
+        let Ok(LeaseMessage { epoch, lease }) = postcard::from_bytes(&message.payload) else {
             tracing::warn!("a message in the queue of tasks is not a lease, and is removed");
             acknowledge(&message, AckKind::Term).await;
             return Ok(Next::Idle);
         };
         let is_lost = deliveries(&message) > MOST_DELIVERIES;
-        let keeper = Keeper::start(message.clone(), &self.consumer);
-        let task = LeasedTask { lease, worker: self.clone(), message, _keeper: keeper };
+        let heartbeat = LeaseHeartbeat::start(message.clone(), &self.consumer);
+        let task = LeasedTask { lease, epoch, worker: self.clone(), message, _heartbeat: heartbeat };
         if is_lost {
             let reason = format!(
                 "it was delivered {MOST_DELIVERIES} times and no worker has stored a result: it may end the workers \
@@ -193,18 +195,6 @@ impl Worker {
         Ok(if self.has_ended().await? { Next::Ended } else { Next::Idle })
     }
 
-    async fn store(&self, lease: &Lease, outcome: Outcome) -> Result<(), Error> {
-        let message = ResultMessage {
-            key: lease.key(),
-            queue: lease.queue,
-            task: lease.task.clone(),
-            step: lease.step,
-            worker: self.name.clone(),
-            outcome,
-        };
-        result_log::append(&self.connection, &self.names, &message).await
-    }
-
     /// Answers questions for this worker's status until the task is aborted.
     pub async fn answer_status(&self, status: impl Fn() -> WorkerStatus) {
         answer(&self.connection, self.names.status_subject(self.queue), status).await;
@@ -218,7 +208,7 @@ impl LeasedTask {
     /// If the server is away for minutes. The lease is delivered again then.
     pub async fn finish(self, result: Vec<u8>) -> Result<(), Error> {
         for outcome in Outcome::messages(&result, self.worker.connection.largest_message()) {
-            self.worker.store(&self.lease, outcome).await?;
+            self.store(outcome).await?;
         }
         acknowledge(&self.message, AckKind::Ack).await;
         Ok(())
@@ -229,9 +219,22 @@ impl LeasedTask {
     /// # Errors
     /// Those of [`LeasedTask::finish`].
     pub async fn fail(self, reason: String) -> Result<(), Error> {
-        self.worker.store(&self.lease, Outcome::Failed { reason }).await?;
+        self.store(Outcome::Failed { reason }).await?;
         acknowledge(&self.message, AckKind::Ack).await;
         Ok(())
+    }
+
+    async fn store(&self, outcome: Outcome) -> Result<(), Error> {
+        let LeasedTask { lease, epoch, worker, .. } = self;
+        let message = ResultMessage {
+            key: lease.key(),
+            queue: lease.queue,
+            task: lease.task.clone(),
+            step: lease.step,
+            worker: worker.name.clone(),
+            outcome,
+        };
+        result_log::append(&worker.connection, &worker.names, *epoch, &message).await
     }
 
     /// Gives the lease back, to be delivered again after a pause.
@@ -240,8 +243,12 @@ impl LeasedTask {
     }
 }
 
-/// Returns the reason for which the coordinator has put a worker of this name aside. `None` if it has not.
-async fn was_put_aside(connection: &Connection, names: &Names, name: &str) -> Result<Option<String>, Error> {
+/// Returns the reason for which the coordinator has excluded a worker of this name. `None` if it has not.
+async fn exclusion_reason(
+    connection: &Connection,
+    names: &Names,
+    name: &str,
+) -> Result<Option<String>, Error> {
     let state = connection.context.get_key_value(names.state()).await;
     let state = state.map_err(connection.failed("open the state of the run"))?;
     let reason = state.get(Names::aside_key(name)).await;

@@ -9,18 +9,21 @@ const ANSWER: Field = required("answer", &["answer", "final_answer", "reward_mod
 /// Fields of word problems with an answer.
 const MATHS: &[Field] = &[QUESTION, ANSWER];
 
+/// Fields of word problems with an answer, or with a solution that holds it.
+const SOLVED_MATHS: &[Field] = &[QUESTION, Field { instead: Some("solution"), ..ANSWER }];
+
 /// Fields of questions to be searched for.
 const SEARCH: &[Field] = &[
     required("question", &["question"]),
     required("answers", &["golden_answers", "answers", "answer"]),
-    Field { to: "supporting_facts", from: &["supporting_facts"], required: false },
+    Field { required: false, ..required("supporting_facts", &["supporting_facts"]) },
 ];
 
 /// The records as they are.
 const UNCHANGED: &[Field] = &[];
 
 const fn required(to: &'static str, from: &'static [&'static str]) -> Field {
-    Field { to, from, required: true }
+    Field { to, from, instead: None, required: true }
 }
 
 const fn hub(repo: &'static str, prefix: &'static str) -> Option<HubFiles> {
@@ -61,8 +64,13 @@ pub const CATALOGUE: &[DataSet] = &[
         published: "https://huggingface.co/datasets/HuggingFaceH4/MATH-500",
         licence: "MIT",
         splits: &[
-            split("train", &["math/train", "math/math_train"], None, MATHS),
-            split("test", &["math/test", "math/math500"], hub("HuggingFaceH4/MATH-500", "test"), MATHS),
+            split("train", &["math/train", "math/math_train"], None, SOLVED_MATHS),
+            split(
+                "test",
+                &["math/test", "math/math500"],
+                hub("HuggingFaceH4/MATH-500", "test"),
+                SOLVED_MATHS,
+            ),
         ],
     },
     DataSet {
@@ -193,6 +201,25 @@ pub const CATALOGUE: &[DataSet] = &[
         ],
     },
     DataSet {
+        name: "apps",
+        title: "programs and functions from programming contests, with hidden tests",
+        environment: "code.problems",
+        published: "https://huggingface.co/datasets/codeparrot/apps",
+        licence: "MIT",
+        splits: &[
+            split("train", &["apps/train"], None, UNCHANGED),
+            split("test", &["apps/test"], None, UNCHANGED),
+        ],
+    },
+    DataSet {
+        name: "livecodebench",
+        title: "problems of recent programming contests, with hidden tests",
+        environment: "code.problems",
+        published: "https://huggingface.co/datasets/livecodebench/code_generation_lite",
+        licence: "CC",
+        splits: &[split("test", &["livecodebench/test"], None, UNCHANGED)],
+    },
+    DataSet {
         name: "boxoban",
         title: "Sokoban levels of 10x10 cells with four boxes",
         environment: "planning.sokoban",
@@ -238,11 +265,7 @@ pub const CATALOGUE: &[DataSet] = &[
     },
 ];
 
-/// Finds a data set.
-///
-/// # Errors
-/// [`Error::UnknownData`].
-pub fn find_set(name: &str) -> Result<&'static DataSet, Error> {
+fn find_set(name: &str) -> Result<&'static DataSet, Error> {
     CATALOGUE.iter().find(|data| data.name == name).ok_or_else(|| Error::UnknownData {
         name: name.to_owned(),
         known: CATALOGUE.iter().map(|data| data.name).collect(),
@@ -261,6 +284,18 @@ pub fn find(name: &str, split: &str) -> Result<(&'static DataSet, &'static Split
         split: split.to_owned(),
         splits: data.splits.iter().map(|own| own.name).collect(),
     })
+}
+
+/// Finds the splits of `NAME`, or the one of `NAME:SPLIT`.
+///
+/// # Errors
+/// [`Error::UnknownData`], [`Error::UnknownSplit`].
+pub fn find_splits(name: &str) -> Result<Vec<(&'static DataSet, &'static Split)>, Error> {
+    if let Some((data, split)) = name.split_once(':') {
+        return Ok(vec![find(data, split)?]);
+    }
+    let data = find_set(name)?;
+    Ok(data.splits.iter().map(|split| (data, split)).collect())
 }
 
 #[cfg(test)]
@@ -288,5 +323,17 @@ mod tests {
         let message = |name: &str, split: &str| find(name, split).unwrap_err().to_string();
         assert!(message("gsm", "test").contains("gsm8k, math, aime"));
         assert_eq!(message("gsm8k", "dev"), "gsm8k has no split dev; it has train, test");
+    }
+
+    #[test]
+    fn a_name_stands_for_all_splits_or_for_one() {
+        let names = |name: &str| -> Vec<&str> {
+            find_splits(name).unwrap().iter().map(|(_, split)| split.name).collect()
+        };
+        assert_eq!(names("gsm8k"), ["train", "test"]);
+        assert_eq!(names("gsm8k:test"), ["test"]);
+        let message = |name: &str| find_splits(name).unwrap_err().to_string();
+        assert_eq!(message("gsm8k:foo"), "gsm8k has no split foo; it has train, test");
+        assert!(message("gsm:test").starts_with("there is no data set gsm;"));
     }
 }

@@ -15,6 +15,9 @@ pub enum Error {
     /// A file or folder can't be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
+    /// A packed file has too long a text.
+    #[error("{} unpacks to more than {} GiB", path.display(), largest >> 30)]
+    TooLarge { path: PathBuf, largest: u64 },
     /// A file can't be written.
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
@@ -32,7 +35,7 @@ pub enum Error {
     NotAnObject { path: PathBuf, record: usize },
     /// A record lacks a field of the catalogue's row.
     #[error("{}, record {record} has no {}; it has {}", path.display(), wanted.join(" or "), fields.join(", "))]
-    MissingField { path: PathBuf, record: usize, wanted: &'static [&'static str], fields: Vec<String> },
+    MissingField { path: PathBuf, record: usize, wanted: Vec<&'static str>, fields: Vec<String> },
     /// The files have no record of the split.
     #[error("{} has no record of {name}", path.display())]
     Empty { path: PathBuf, name: String },

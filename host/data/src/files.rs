@@ -1,7 +1,7 @@
 //! Readers: a file of records in one of several forms, and the files of a split in a folder.
 
-use std::fs;
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
@@ -13,6 +13,9 @@ use crate::error::Error;
 
 /// Suffixes of the forms that can be read. Of a split in several forms, the first is used.
 const SUFFIXES: [&str; 5] = [".jsonl", ".jsonl.gz", ".json", ".parquet", ".txt"];
+
+/// Largest text of a packed file, in bytes. A file of a few megabytes may unpack to terabytes.
+const LARGEST_UNPACKED: u64 = 4 << 30;
 
 /// Returns true if a file's name has the suffix of a form that can be read.
 pub fn is_readable(path: &Path) -> bool {
@@ -56,14 +59,57 @@ pub(crate) fn find_files(folder: &Path, prefix: &str) -> Result<Vec<PathBuf>, Er
 pub fn read_file(source: impl Into<SourcePath>) -> Result<Vec<Map<String, Value>>, Error> {
     let source = &source.into();
     let path = source.path();
-    let form = suffix(path).and_then(|index| SUFFIXES.get(index).copied());
-    match form {
+    match form(path) {
         Some(".jsonl") => lines(path, &text(source)?),
-        Some(".jsonl.gz") => lines(path, &unpacked(source)?),
+        Some(".jsonl.gz") => lines(path, &unpack(source, LARGEST_UNPACKED, |text| io::read_to_string(text))?),
         Some(".json") => list(path, &text(source)?),
         Some(".parquet") => rows(source),
         Some(".txt") => Ok(rooms(&text(source)?)),
         _ => Err(Error::Form { path: path.to_path_buf() }),
+    }
+}
+
+/// Counts the records of a task file. Lists of JSON are read for it; of Parquet, the file's own count is returned. Other files
+/// have a record on each line that is not blank.
+///
+/// # Errors
+/// If the file can't be read, or is not of the form that its name says.
+pub fn count_records(source: impl Into<SourcePath>) -> Result<u64, Error> {
+    let source = &source.into();
+    match form(source.path()) {
+        Some(".jsonl.gz") => unpack(source, LARGEST_UNPACKED, |text| count_lines(text)),
+        Some(".json") => Ok(read_file(source)?.len() as u64),
+        Some(".parquet") => {
+            Ok(u64::try_from(open_parquet(source)?.metadata().file_metadata().num_rows()).unwrap_or(0))
+        }
+        _ => source.open().and_then(count_lines).map_err(failed(source)),
+    }
+}
+
+fn form(path: &Path) -> Option<&'static str> {
+    suffix(path).and_then(|index| SUFFIXES.get(index).copied())
+}
+
+/// Counts the lines that are not blank.
+fn count_lines(text: impl Read) -> io::Result<u64> {
+    let mut text = BufReader::with_capacity(1 << 20, text);
+    let (mut count, mut blank) = (0, true);
+    loop {
+        let bytes = text.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok(count + u64::from(!blank));
+        }
+        for byte in bytes {
+            match byte {
+                b'\n' => {
+                    count += u64::from(!blank);
+                    blank = true;
+                }
+                byte => blank = blank && byte.is_ascii_whitespace(),
+            }
+        }
+        let read = bytes.len();
+        text.consume(read);
     }
 }
 
@@ -75,11 +121,20 @@ fn text(source: &SourcePath) -> Result<String, Error> {
     source.read_to_string().map_err(failed(source))
 }
 
-fn unpacked(source: &SourcePath) -> Result<String, Error> {
+/// Reads the text of a packed file, which has at most `largest` bytes, with `read`.
+fn unpack<T>(
+    source: &SourcePath,
+    largest: u64,
+    read: impl FnOnce(&mut dyn Read) -> io::Result<T>,
+) -> Result<T, Error> {
     let failed = failed(source);
-    let mut text = String::new();
-    GzDecoder::new(source.open().map_err(failed)?).read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
+    let mut text = GzDecoder::new(source.open().map_err(failed)?).take(largest + 1);
+    let read = read(&mut text);
+    // Of a text that was cut, any error may have been reported.
+    if text.limit() == 0 {
+        return Err(Error::TooLarge { path: source.path().to_path_buf(), largest });
+    }
+    read.map_err(failed)
 }
 
 /// Reads one record per line. Blank lines are skipped.
@@ -117,13 +172,18 @@ fn list(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
 
 fn rows(source: &SourcePath) -> Result<Vec<Map<String, Value>>, Error> {
     let path = source.path();
-    let file = source.open().map_err(failed(source))?;
     let failed = |source| Error::Parquet { path: path.to_path_buf(), source };
-    let reader = SerializedFileReader::new(file).map_err(failed)?;
+    let reader = open_parquet(source)?;
     let rows = reader.get_row_iter(None).map_err(failed)?;
     rows.enumerate()
         .map(|(index, row)| object(row.map_err(failed)?.to_json_value(), path, index + 1))
         .collect()
+}
+
+fn open_parquet(source: &SourcePath) -> Result<SerializedFileReader<File>, Error> {
+    let file = source.open().map_err(failed(source))?;
+    SerializedFileReader::new(file)
+        .map_err(|error| Error::Parquet { path: source.path().to_path_buf(), source: error })
 }
 
 /// Reads Boxoban's levels: `; NUMBER`, then the rows of a room.
@@ -207,7 +267,23 @@ mod tests {
         for name in ["x.jsonl", "x.jsonl.gz", "x.json", "y.json"] {
             let records = read_file(folder.path().join(name)).unwrap();
             assert_eq!(json!(records), json!([{ "a": 1 }, { "a": 2 }]), "{name}");
+            assert_eq!(count_records(folder.path().join(name)).unwrap(), 2, "{name}");
         }
+    }
+
+    #[test]
+    fn a_packed_file_is_not_unpacked_beyond_the_limit() {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+        packed.write_all("{}\n…".repeat(1 << 14).as_bytes()).unwrap();
+        let folder = folder(&[("x.jsonl.gz", &packed.finish().unwrap())]);
+        let source = SourcePath::from(&folder.path().join("x.jsonl.gz"));
+        for largest in [1000, 1001, 1002, 6 * (1 << 14) - 1] {
+            let text = unpack(&source, largest, |text| io::read_to_string(text));
+            assert!(matches!(text, Err(Error::TooLarge { .. })), "{text:?}");
+            let count = unpack(&source, largest, |text| count_lines(text));
+            assert!(matches!(count, Err(Error::TooLarge { .. })), "{count:?}");
+        }
+        assert_eq!(unpack(&source, 6 * (1 << 14), |text| io::read_to_string(text)).unwrap().len(), 6 << 14);
     }
 
     #[test]
@@ -219,6 +295,7 @@ mod tests {
             json!([{ "question": "one?", "answer": 1, "tags": ["a", "b"] },
                    { "question": "two?", "answer": 2, "tags": null }])
         );
+        assert_eq!(count_records(folder.path().join("x.parquet")).unwrap(), 2);
     }
 
     #[test]

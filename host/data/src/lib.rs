@@ -10,8 +10,8 @@ mod files;
 mod records;
 mod split;
 
-pub use catalogue::{CATALOGUE, find, find_set};
+pub use catalogue::{CATALOGUE, find, find_splits};
 pub use error::Error;
-pub use files::{is_readable, read_file};
+pub use files::{count_records, is_readable, read_file};
 pub use records::{hash_files, write_jsonl};
 pub use split::{DataSet, Field, HubFiles, Split};

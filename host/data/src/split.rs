@@ -51,6 +51,8 @@ pub struct Field {
     pub to: &'static str,
     /// Names in order of preference. A dot leads into an object.
     pub from: &'static [&'static str],
+    /// Field of the record that takes its place if there is none of them. The task has it under its own name.
+    pub instead: Option<&'static str>,
     pub required: bool,
 }
 
@@ -111,25 +113,31 @@ impl Split {
         }
         let mut task = Map::new();
         for field in self.fields {
-            match field.from.iter().find_map(|name| at(&record, name)).cloned() {
-                Some(value) => {
-                    task.insert(field.to.to_owned(), plain(value));
+            match field.names().find_map(|(to, from)| Some((to, at(&record, from)?.clone()))) {
+                Some((to, value)) => {
+                    task.insert(to.to_owned(), plain(value));
                 }
-                None if field.from.iter().any(|name| record.contains_key(*name)) && field.required => {
-                    return Ok(None);
-                }
-                None if field.required => {
+                None if !field.required => {}
+                None if field.names().any(|(_, from)| record.contains_key(from)) => return Ok(None),
+                None => {
                     return Err(Error::MissingField {
                         path: path.to_path_buf(),
                         record: number,
-                        wanted: field.from,
+                        wanted: field.names().map(|(_, from)| from).collect(),
                         fields: record.keys().cloned().collect(),
                     });
                 }
-                None => {}
             }
         }
         Ok(Some(task))
+    }
+}
+
+impl Field {
+    /// Returns the names in a task and in a record that it may have, in order of preference.
+    fn names(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let to = self.to;
+        self.from.iter().map(move |from| (to, *from)).chain(self.instead.map(|name| (name, name)))
     }
 }
 
@@ -154,5 +162,37 @@ fn plain(value: Value) -> Value {
             _ => Value::Number(number),
         },
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::catalogue::find;
+
+    #[test]
+    fn records_of_math_have_an_answer_or_a_solution() {
+        let (data, split) = find("math", "train").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("train.json");
+        let read = |records: serde_json::Value| {
+            std::fs::write(&file, records.to_string()).unwrap();
+            split.read(data, std::slice::from_ref(&file))
+        };
+        let records = json!([
+            { "problem": "p", "level": "Level 1", "solution": "so \\boxed{3}." },
+            { "problem": "q", "solution": "so \\boxed{4}.", "answer": "4" },
+            { "problem": "r", "answer": null },
+        ]);
+        let tasks = json!([
+            { "question": "p", "solution": "so \\boxed{3}." },
+            { "question": "q", "answer": "4" },
+        ]);
+        assert_eq!(json!(read(records).unwrap()), tasks);
+        let message = read(json!([{ "problem": "p" }])).unwrap_err().to_string();
+        let wanted =
+            "record 1 has no answer or final_answer or reward_model.ground_truth or solution; it has problem";
+        assert!(message.ends_with(wanted), "{message}");
     }
 }

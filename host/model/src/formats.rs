@@ -14,6 +14,7 @@ use tch::Device;
 
 use crate::error::Error;
 use crate::formats::matrix_form::MatrixForm;
+use crate::libtorch::choose_vector_kernels;
 use crate::model::Model;
 use crate::network::config::Config;
 use crate::text::template::ChatTemplate;
@@ -32,6 +33,7 @@ impl Model {
         device: Device,
         dtype: impl Into<ModelDtype>,
     ) -> Result<Self, Error> {
+        choose_vector_kernels();
         let source = source.into();
         let form = MatrixForm::new(dtype.into(), device, source.path())?;
         if source.path().is_dir() {

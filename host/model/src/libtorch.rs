@@ -1,6 +1,8 @@
 //! Settings of libtorch as a whole, and its errors.
 
-use tch::TchError;
+use std::sync::Once;
+
+use tch::{Device, Kind, TchError, Tensor};
 
 unsafe extern "C" {
     fn pl_deterministic(on: bool);
@@ -35,6 +37,34 @@ pub fn keep_freed_memory() {
     }
 }
 
+/// Computes each function of MKL's vector mathematics once, on one thread. MKL 2024.2 chooses their kernels at the first
+/// call; threads that make it at the same time may get a less exact kernel for it (pytorch issue 188792), and an update
+/// would then differ in its last bits from that of another process. To be called before the first pass.
+pub fn choose_vector_kernels() {
+    static CHOSEN: Once = Once::new();
+    CHOSEN.call_once(|| {
+        for kind in [Kind::Float, Kind::Double] {
+            // An operation that fails here fails again, with its message, where its result is needed.
+            let Ok(one) = Tensor::f_ones([1], (kind, Device::Cpu)) else { continue };
+            let functions: [fn(&Tensor) -> Result<Tensor, TchError>; 10] = [
+                Tensor::f_exp,
+                Tensor::f_expm1,
+                Tensor::f_log,
+                Tensor::f_log1p,
+                Tensor::f_sqrt,
+                Tensor::f_sin,
+                Tensor::f_cos,
+                Tensor::f_tan,
+                Tensor::f_tanh,
+                Tensor::f_erf,
+            ];
+            functions.iter().for_each(|function| drop(function(&one)));
+            // Also chosen at the first call.
+            drop(Tensor::f_ones([2, 2], (kind, Device::Cpu)).and_then(|square| square.f_mm(&square)));
+        }
+    });
+}
+
 /// Returns true if an operation failed because the memory of its device ran out.
 pub fn is_out_of_memory(error: &TchError) -> bool {
     let text = error.to_string();
@@ -49,8 +79,6 @@ pub fn first_line(error: &TchError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tch::{Device, Kind, Tensor};
-
     use super::*;
 
     #[test]

@@ -151,7 +151,7 @@ pub(crate) fn facts(declared: &[Fact], text: &str) -> Result<Map<String, Value>,
 
 /// Largest absolute value of a reward. Sums and squares of rewards stay finite, so that a reward that is out
 /// of all proportion costs its episode and not the run.
-const LARGEST_REWARD: f64 = 1e6;
+pub const LARGEST_REWARD: f64 = 1e6;
 
 /// Checks that all rewards are within [`LARGEST_REWARD`] and that each agent that acted has exactly one score.
 /// Sorts the scores in the order of the actions.

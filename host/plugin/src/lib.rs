@@ -21,6 +21,7 @@ mod hexadecimal;
 mod item;
 mod item_handle;
 mod plugin;
+mod plugin_log;
 mod pool;
 mod random;
 mod reward;
@@ -31,7 +32,7 @@ mod stores;
 mod values;
 
 pub use agent::Agent;
-pub use check::MAX_DRAWING;
+pub use check::{LARGEST_REWARD, MAX_DRAWING};
 pub use contract::{ComponentInterface, Contract, ContractError, DebugInfo};
 pub use corpora::Corpora;
 pub use environment::{Environment, Episode};

@@ -120,6 +120,7 @@ impl Plugin {
                 limits,
                 folders: spec.folders,
                 hosts: spec.hosts,
+                log: Arc::default(),
             },
             component: component.clone(),
             items: Vec::new(),

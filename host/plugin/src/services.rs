@@ -1,14 +1,16 @@
 //! Host functions that plugins may call.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
 use pl_types::{AnswerQuestions, Question, QuestionMessage, QuestionRole, seed};
-use pl_wasm::{Captured, Clock, DeniedRequests, Guest, HostError, HttpRecorder, Seed, Store};
+use pl_wasm::{Captured, Clock, DeniedRequests, Guest, HostError, HttpRecorder, MachineError, Seed, Store};
 
 use crate::bindings::{log, policies, random, retrieval, sandbox, types};
 use crate::call_log::{self, CallLog, Channel, ResourceUsage};
 use crate::corpora::Corpora;
+use crate::plugin_log::{self, Admission, PluginLog};
 use crate::random::RandomStream;
 
 /// Limit of the jobs in one call: more than the cases of a test suite, few enough for the host's memory.
@@ -17,15 +19,12 @@ const MAX_JOBS: usize = 256;
 /// Limit of a log line, in characters.
 const MAX_LINE_CHARS: usize = 4096;
 
-/// Limit of the log lines of one call, and of their bytes. Further lines are counted.
-const MAX_LOG: LogVolume = LogVolume { lines: 100, bytes: 64 << 10, dropped: 0 };
-
 /// Fuel for a log line in addition to its bytes, about the cost of formatting and writing it. A call with the
 /// default fuel may write ten thousand lines.
 const LOG_LINE_FUEL: u64 = 100_000;
 
-/// Fuel for a job of the sandbox: enough to end a call that submits jobs in an endless loop, little enough
-/// for [`MAX_JOBS`] jobs under the default fuel.
+/// Fuel for a job of the sandbox in addition to its bytes: enough to end a call that submits jobs in an endless
+/// loop, little enough for [`MAX_JOBS`] jobs under the default fuel.
 const JOB_FUEL: u64 = 3_000_000;
 
 /// Limit of the passages that one call retrieves.
@@ -80,8 +79,8 @@ pub(crate) struct Context {
     pub call_log: Option<CallLog>,
     /// Last warning that was logged in this call.
     pub last_warning: String,
-    /// Log lines of this call.
-    pub log: LogVolume,
+    /// Log of all instances of the plugin.
+    pub log: Arc<PluginLog>,
 }
 
 impl Context {
@@ -97,29 +96,6 @@ impl Context {
             ))
         };
         self.services.clone().ok_or_else(unavailable)
-    }
-}
-
-/// Number and size of the log lines of one call.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct LogVolume {
-    lines: u32,
-    bytes: usize,
-    /// Number of lines beyond the limit.
-    dropped: u64,
-}
-
-impl LogVolume {
-    /// Counts a line. Returns false if it is beyond the limit.
-    fn admit(&mut self, bytes: usize) -> bool {
-        let admitted = self.lines < MAX_LOG.lines && self.bytes + bytes <= MAX_LOG.bytes;
-        if admitted {
-            self.lines += 1;
-            self.bytes += bytes;
-        } else {
-            self.dropped += 1;
-        }
-        admitted
     }
 }
 
@@ -160,16 +136,15 @@ pub(crate) fn end_call(store: &mut Store<Context>) -> (String, Captured) {
         }
     }
     let denied = guest.take_denied_requests();
-    let Context { plugin, item, function, log, .. } = &mut guest.data;
-    if let Some(DeniedRequests { first, count }) = denied {
+    let Context { plugin, item, function, log, .. } = &guest.data;
+    if let Some(DeniedRequests { first, count }) = denied
+        && log.is_new_denial(&first)
+    {
         tracing::warn!(
             target: "plugin", %plugin, %item, function, host = first,
-            "the plugin sent requests to hosts that are not granted ({count}, the first of them to this host)"
+            "the plugin sent requests to hosts that are not granted ({count} in this call, the first of them to this host, \
+             which is not reported again)"
         );
-    }
-    let dropped = std::mem::take(log).dropped;
-    if dropped > 0 {
-        tracing::warn!(target: "plugin", %plugin, %item, function, "{dropped} more log lines of this call were dropped");
     }
     guest.data.irreproducible |= guest.used_http();
     (std::mem::take(&mut guest.data.last_warning), stderr)
@@ -198,12 +173,24 @@ impl log::Host for Guest<Context> {
         if let Some(call_log) = call_log {
             call_log.log(recorded_level, line);
         }
-        if log.admit(line.len()) {
-            match level {
+        // Lines that nobody sees don't count.
+        let is_enabled = match level {
+            log::Level::Debug => tracing::enabled!(target: "plugin", tracing::Level::DEBUG),
+            log::Level::Info => tracing::enabled!(target: "plugin", tracing::Level::INFO),
+            log::Level::Warn => tracing::enabled!(target: "plugin", tracing::Level::WARN),
+        };
+        match is_enabled.then(|| log.admit(Instant::now(), line.len())) {
+            Some(Admission::Shown) => match level {
                 log::Level::Debug => tracing::debug!(target: "plugin", %plugin, %item, "{line}"),
                 log::Level::Info => tracing::info!(target: "plugin", %plugin, %item, "{line}"),
                 log::Level::Warn => tracing::warn!(target: "plugin", %plugin, %item, "{line}"),
-            }
+            },
+            Some(Admission::FirstDropped) => tracing::warn!(
+                target: "plugin", %plugin,
+                "more log lines of this plugin are dropped for up to a minute: the limits are {} lines and {} KiB",
+                plugin_log::MAX_LINES, plugin_log::MAX_BYTES >> 10
+            ),
+            Some(Admission::Dropped) | None => {}
         }
         if level == log::Level::Warn {
             line.clone_into(last_warning);
@@ -233,7 +220,7 @@ impl sandbox::Host for Guest<Context> {
             return Err(HostError(message).into());
         }
         let count = jobs.len();
-        self.charge(JOB_FUEL * count as u64);
+        self.charge(JOB_FUEL * count as u64 + jobs.iter().map(job_bytes).sum::<u64>());
         let jobs = jobs.into_iter().map(to_job).collect();
         // Jobs have their own time limit, and may have to wait for those of other episodes.
         let _exemption = self.exempt_wait();
@@ -246,6 +233,9 @@ impl sandbox::Host for Guest<Context> {
             return Err(HostError(message).into());
         }
         self.data.irreproducible |= verdicts.iter().any(|verdict| !verdict.reproducible);
+        if let Some(failure) = machine_failure(&verdicts) {
+            return Err(failure.into());
+        }
         Ok(verdicts.into_iter().map(to_contract_verdict).collect())
     }
 }
@@ -346,10 +336,24 @@ fn to_contract_passage(passage: pl_types::Passage) -> retrieval::Passage {
     retrieval::Passage { id, text, score }
 }
 
+fn job_bytes(job: &sandbox::Job) -> u64 {
+    let files: usize = job.files.iter().map(|file| file.path.len() + file.bytes.len()).sum();
+    (job.language.len() + job.source.len() + job.stdin.len() + files) as u64
+}
+
 fn to_job(job: sandbox::Job) -> Job {
     let files =
         job.files.into_iter().map(|file| pl_sandbox::File { path: file.path, bytes: file.bytes }).collect();
     Job { language: job.language, source: job.source, stdin: job.stdin, files, ..Job::default() }
+}
+
+/// Returns the failure of a machine that has lost a worker. It is no verdict on a program: a plugin that got it would
+/// score the machine.
+fn machine_failure(verdicts: &[Verdict]) -> Option<MachineError> {
+    let is_lost = |verdict: &&Verdict| verdict.ending == Ending::LostWorker && !verdict.reproducible;
+    let lost = verdicts.iter().find(is_lost)?;
+    let reason = lost.stderr.trim().trim_start_matches("sandbox: ");
+    Some(MachineError(format!("the sandbox lost a worker: {reason}")))
 }
 
 fn to_contract_verdict(verdict: Verdict) -> sandbox::Verdict {
@@ -363,4 +367,32 @@ fn to_contract_verdict(verdict: Verdict) -> sandbox::Verdict {
         Ending::LostWorker => sandbox::Ending::LostWorker,
     };
     sandbox::Verdict { ending, exit: verdict.exit, stdout: verdict.stdout, stderr: verdict.stderr }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_bytes_of_a_job_are_paid_for() {
+        let file = sandbox::File { path: "data.csv".to_owned(), bytes: vec![0; 1000] };
+        let job = sandbox::Job {
+            language: "python".to_owned(),
+            source: "x".repeat(100),
+            stdin: "x".repeat(10_000),
+            files: vec![file],
+        };
+        assert_eq!(job_bytes(&job), 6 + 100 + 10_000 + 8 + 1000);
+    }
+
+    #[test]
+    fn a_worker_that_the_machine_lost_is_no_verdict_on_a_program() {
+        let verdict =
+            |ending, reproducible| Verdict::from_sandbox(ending, "sandbox: the pool is full\n", reproducible);
+        let failure = |verdicts: &[Verdict]| machine_failure(verdicts).map(|failure| failure.to_string());
+        let lost = failure(&[verdict(Ending::Ok, true), verdict(Ending::LostWorker, false)]).unwrap();
+        assert_eq!(lost, "the sandbox lost a worker: the pool is full");
+        // A slow program, and one that the sandbox refuses.
+        assert_eq!(failure(&[verdict(Ending::Timeout, false), verdict(Ending::LostWorker, true)]), None);
+    }
 }

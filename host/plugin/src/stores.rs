@@ -5,8 +5,9 @@ use std::sync::Arc;
 use pl_wasm::{AllowedHost, Engine, Folders, Lifetime, Limits, Store};
 
 use crate::call_log::CallLog;
+use crate::plugin_log::PluginLog;
 use crate::random::RandomStream;
-use crate::services::{Context, LogVolume, Services};
+use crate::services::{Context, Services};
 
 /// Limit of stdout and of stderr of one call, in bytes: enough for a traceback.
 const MAX_CAPTURED_OUTPUT: u64 = 64 << 10;
@@ -22,6 +23,8 @@ pub(crate) struct StoreFactory {
     pub limits: Limits,
     pub folders: Option<Folders>,
     pub hosts: Arc<[AllowedHost]>,
+    /// Volume of the log of all instances.
+    pub log: Arc<PluginLog>,
 }
 
 impl StoreFactory {
@@ -62,7 +65,7 @@ impl StoreFactory {
             irreproducible: false,
             call_log: None,
             last_warning: String::new(),
-            log: LogVolume::default(),
+            log: Arc::clone(&self.log),
         };
         let mut store = self.engine.store(context, &self.limits);
         store.data_mut().keep_output(MAX_CAPTURED_OUTPUT);

@@ -41,8 +41,9 @@ const CHECKPOINTS: &str = "checkpoints";
 const ADAPTERS: &str = "adapters";
 
 /// Entries of a run folder that a run writes, except its lock.
-const ENTRIES: [&str; 17] = [
+const ENTRIES: [&str; 21] = [
     WORKFLOW,
+    "workflow.json.mac",
     "workflow.mas",
     "lock.json",
     "plan.json",
@@ -59,6 +60,11 @@ const ENTRIES: [&str; 17] = [
     "traces",
     CHECKPOINTS,
     ADAPTERS,
+    // Designs as files.
+    "best",
+    // Of a run on several machines: its name, and the store and the configuration of a server on this machine.
+    "cluster.json",
+    "cluster",
 ];
 
 /// Lengths in bytes of the append-only files when a checkpoint was made.

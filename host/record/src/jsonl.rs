@@ -8,6 +8,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
+use crate::text_file::read_text;
+
+/// Largest file that is read as a whole, in bytes. A step has a few kilobytes.
+const LARGEST_LOG: u64 = 1 << 30;
 
 /// A JSONL file that only grows. A resumed run truncates it to its length at the checkpoint.
 #[derive(Debug)]
@@ -72,8 +76,11 @@ pub(crate) fn open_truncated(path: &Path, length: u64) -> Result<File, Error> {
 }
 
 /// Reads every line of a JSONL file.
+///
+/// # Errors
+/// [`Error::Io`] if it is not a file, or larger than 1 GiB; [`Error::Line`].
 pub fn read_jsonl<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, Error> {
-    parse_lines(path, &std::fs::read_to_string(path).map_err(Error::io("read", path))?)
+    parse_lines(path, &read_text(path, LARGEST_LOG).map_err(Error::io("read", path))?)
 }
 
 /// Parses the lines of a JSONL file.
@@ -153,6 +160,18 @@ mod tests {
         let path = folder.path().join("metrics.jsonl");
         std::fs::write(&path, "1\n").unwrap();
         assert!(matches!(AppendLog::open(&path, 5), Err(Error::Truncated { found: 2, expected: 5, .. })));
+    }
+
+    #[test]
+    fn a_device_or_a_huge_file_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let huge = folder.path().join("huge.jsonl");
+        File::create(&huge).unwrap().set_len(LARGEST_LOG + 1).unwrap();
+        let link = folder.path().join("metrics.jsonl");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        let read = |path: &Path| read_jsonl::<i32>(path).unwrap_err().to_string();
+        assert!(read(&huge).contains("larger than 1024 MiB"), "{}", read(&huge));
+        assert!(read(&link).contains("it is not a file"), "{}", read(&link));
     }
 
     #[test]

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 
-use pl_types::PartHasher;
+use pl_types::{PartHasher, SourcePath};
 use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
 
 use crate::error::Error;
+use crate::text_file::{not_a_file, open_file};
 
 /// The run folder's `lock.json`. All hashes are BLAKE3, in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,16 +83,27 @@ impl Lock {
 }
 
 /// BLAKE3 of a file's bytes, in hexadecimal.
+///
+/// # Errors
+/// [`Error::Io`], also if it is not a file.
 pub fn hash_file(path: &Path) -> Result<String, Error> {
+    hash_opened(open_file(path).map_err(Error::io("read", path))?, path)
+}
+
+fn hash_opened(file: File, path: &Path) -> Result<String, Error> {
     let mut hasher = blake3::Hasher::new();
-    let file = File::open(path).map_err(Error::io("read", path))?;
     hasher.update_reader(file).map_err(Error::io("read", path))?;
     Ok(hasher.finalize().to_hex().to_string())
 }
 
 /// BLAKE3 of a folder's content: of the relative path and the hash of every file below it, in order of the
-/// paths.
-pub fn hash_folder(root: &Path) -> Result<String, Error> {
+/// paths. Links are followed; each file is checked once it is open, as those of every [`SourcePath`].
+///
+/// # Errors
+/// [`Error::Io`], also if something else than files and folders is below it: pipes and devices may never end.
+pub fn hash_folder(source: impl Into<SourcePath>) -> Result<String, Error> {
+    let source = source.into();
+    let root = source.path();
     let mut hasher = PartHasher::content();
     for entry in WalkDir::new(root).follow_links(true).sort_by_file_name() {
         let entry = entry.map_err(|error| {
@@ -100,9 +112,13 @@ pub fn hash_folder(root: &Path) -> Result<String, Error> {
         })?;
         if !entry.file_type().is_dir() {
             let name = entry.path().strip_prefix(root).unwrap_or(entry.path());
+            if !entry.file_type().is_file() {
+                return Err(Error::io("read", entry.path())(not_a_file()));
+            }
+            let file = source.join(name).open().map_err(Error::io("read", entry.path()))?;
             // A name can't contain the byte that ends it, and hashes have one length.
             hasher = hasher.fixed(name.to_string_lossy().as_bytes()).fixed(&[0]);
-            hasher = hasher.fixed(hash_file(entry.path())?.as_bytes());
+            hasher = hasher.fixed(hash_opened(file, entry.path())?.as_bytes());
         }
     }
     Ok(hasher.hex())
@@ -110,7 +126,10 @@ pub fn hash_folder(root: &Path) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::sync::Arc;
+    use std::{fs, io};
+
+    use pl_types::CheckOpened;
 
     use super::*;
 
@@ -130,6 +149,29 @@ mod tests {
         assert_eq!(write("b/c", "2"), second);
         fs::rename(folder.path().join("a"), folder.path().join("d")).unwrap();
         assert_ne!(hash_folder(folder.path()).unwrap(), second);
+    }
+
+    #[test]
+    fn devices_and_refused_files_below_a_folder_are_errors() {
+        #[derive(Debug)]
+        struct Refuse;
+        impl CheckOpened for Refuse {
+            fn check(&self, _: &File) -> io::Result<()> {
+                Err(io::Error::other("it is elsewhere"))
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("sub")).unwrap();
+        fs::write(folder.path().join("sub/a"), "1").unwrap();
+        let checked = SourcePath::checked(folder.path(), Arc::new(Refuse));
+        let refused = hash_folder(&checked).unwrap_err().to_string();
+        assert!(refused.contains("sub/a") && refused.contains("it is elsewhere"), "{refused}");
+        let device = folder.path().join("sub/x");
+        std::os::unix::fs::symlink("/dev/zero", &device).unwrap();
+        for hashed in [hash_folder(folder.path()), hash_file(&device)] {
+            let refused = hashed.unwrap_err().to_string();
+            assert!(refused.contains("sub/x") && refused.contains("it is not a file"), "{refused}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Turns per second with a model that completes at once: the maths domain, and the code domain with a sandbox that answers
-//! at once, under the whole interpreter; the interpreter alone with components that do nothing. Chat template and tokenizer
-//! are left out.
+//! Turns per second with a model that completes at once: the maths domain, the planning games, and the code domain with a
+//! sandbox that answers at once, under the whole interpreter; the interpreter alone with components that do nothing. Chat
+//! template and tokenizer are left out.
 
 #![allow(clippy::expect_used, reason = "a benchmark that does not start has nothing to report")]
 
@@ -191,6 +191,14 @@ fn load(runtime: &Runtime, name: &str, component: &str) -> Plugin {
     runtime.block_on(Plugin::load(&engine, PluginSpec::new(name), &bytes)).expect("the plugin")
 }
 
+/// Services for domains that run no code.
+fn services() -> Services {
+    Services {
+        sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())),
+        corpora: Corpora::default(),
+    }
+}
+
 /// The maths domain, compiled, with its first tasks.
 struct Maths {
     environment: pl_plugin::Environment,
@@ -202,12 +210,8 @@ struct Maths {
 impl Maths {
     fn load(runtime: &Runtime) -> Maths {
         let plugin = load(runtime, "maths", "math.wasm");
-        let services = Services {
-            sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())),
-            corpora: Corpora::default(),
-        };
         let environment =
-            pl_plugin::Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
+            pl_plugin::Environment::new(&plugin, "problems", Map::new(), services()).expect("problems");
         let tasks = runtime.block_on(environment.tasks("train", 0, TASKS, 2)).expect("tasks");
         Maths {
             environment,
@@ -242,6 +246,17 @@ fn plan(mode: Rollout, tasks: Vec<Arc<Task>>) -> RolloutPlan {
 /// Measures a batch. Flat and tree have the same number of completions.
 fn bench_batch(bencher: Bencher<'_, '_>, runtime: &Runtime, setup: &Arc<EpisodeSetup>, plan: &RolloutPlan) {
     let count = plan.tasks.len() * (SAMPLES * TURNS) as usize * setup.agents.len();
+    bench_turns(bencher, runtime, setup, plan, count);
+}
+
+/// Measures a batch of `count` turns.
+fn bench_turns(
+    bencher: Bencher<'_, '_>,
+    runtime: &Runtime,
+    setup: &Arc<EpisodeSetup>,
+    plan: &RolloutPlan,
+    count: usize,
+) {
     bencher.counter(ItemsCount::new(count)).bench_local(|| {
         let batch = runtime.block_on(play_batch(setup.clone(), plan, |_| {})).expect("a batch");
         assert_eq!((batch.transitions.len(), batch.failures.len()), (count, 0));
@@ -260,6 +275,55 @@ fn maths_tree(bencher: Bencher<'_, '_>) {
     let runtime = runtime();
     let maths = Maths::load(&runtime);
     bench_batch(bencher, &runtime, &maths.setup(), &plan(Rollout::Tree, maths.tasks.clone()));
+}
+
+/// A game of the planning domain.
+#[derive(Debug, Clone, Copy)]
+enum Game {
+    PlanPath,
+    Sokoban,
+    Sudoku,
+    Queens,
+    Blocksworld,
+}
+
+impl Game {
+    /// Returns the name of the environment, and a completion with a plan that solves few puzzles.
+    fn environment_and_answer(self) -> (&'static str, &'static str) {
+        match self {
+            Game::PlanPath => ("plan_path", "#### [\"U\", \"R\", \"D\", \"L\"]"),
+            Game::Sokoban => ("sokoban", "#### [\"U\", \"R\", \"D\", \"L\"]"),
+            Game::Sudoku => ("sudoku", "#### [[1, 2, 3, 4], [3, 4, 1, 2], [2, 1, 4, 3], [4, 3, 2, 1]]"),
+            Game::Queens => ("queens", "#### [0, 4, 7, 5, 2, 6, 1, 3]"),
+            Game::Blocksworld => ("blocksworld", "#### [{\"move\": [\"A\", \"table\"]}]"),
+        }
+    }
+}
+
+/// A planner alone on a game's puzzles of level 2.
+fn planner(runtime: &Runtime, game: Game) -> (Arc<EpisodeSetup>, Vec<Arc<Task>>) {
+    let plugin = load(runtime, "planning", "planning.wasm");
+    let (name, answer) = game.environment_and_answer();
+    let environment = pl_plugin::Environment::new(&plugin, name, Map::new(), services()).expect("a game");
+    let tasks = runtime.block_on(environment.tasks("train", 0, TASKS, 2)).expect("tasks");
+    let agent: Arc<dyn Agent> =
+        Arc::new(pl_plugin::Agent::new(&plugin, "planner", Map::new()).expect("planner"));
+    let reward = pl_plugin::Reward::new(&plugin, "score", Map::new()).expect("score");
+    let setup = setup(Arc::new(environment), vec![("plan", agent)], Arc::new(reward), answer);
+    (setup, tasks.into_iter().map(Arc::new).collect())
+}
+
+#[divan::bench(
+    args = [Game::PlanPath, Game::Sokoban, Game::Sudoku, Game::Queens, Game::Blocksworld],
+    sample_count = 20
+)]
+fn planning_flat(bencher: Bencher<'_, '_>, game: Game) {
+    let runtime = runtime();
+    let (setup, tasks) = planner(&runtime, game);
+    let plan = plan(Rollout::Flat, tasks);
+    // A puzzle that the plan solves takes fewer turns.
+    let batch = runtime.block_on(play_batch(setup.clone(), &plan, |_| {})).expect("a batch");
+    bench_turns(bencher, &runtime, &setup, &plan, batch.transitions.len());
 }
 
 /// A sandbox whose programs all print the same.

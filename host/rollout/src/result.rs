@@ -175,20 +175,19 @@ impl EpisodeResult {
         }
     }
 
-    /// Credits the score of the end to the last turn of every agent that did not act in the last step: the reward
-    /// scores nothing else.
+    /// Credits the end to the last turn of every agent that did not act in the last step: the reward scores nothing else.
+    /// These agents have no scores of their own there, so that the team's part and the team's success are theirs.
     pub(crate) fn credit_end(&mut self, setup: &EpisodeSetup, acted: &[AgentPrompt], end: &ScoredStep) {
+        let scores = &end.scores;
         for agent in (0..setup.agents.len()).filter(|agent| acted.iter().all(|own| own.agent != *agent)) {
             let own = |t: &Transition| t.key.agent == setup.agents[agent].number;
             let Some(visit) = self.transitions.iter().rev().find(|t| own(t)).map(|t| t.key.node_visit) else {
                 continue;
             };
-            let reward = end.turn_reward(setup, agent);
             for last in self.transitions.iter_mut().filter(|t| own(t) && t.key.node_visit == visit) {
-                last.team_reward += reward.team;
-                last.local_reward += reward.local;
-                last.reward += reward.total;
-                last.success = reward.success;
+                last.team_reward += scores.team;
+                last.reward += setup.team_weight * scores.team;
+                last.success = scores.success;
                 self.summary.agents[agent] = Some((last.reward, last.success));
             }
         }

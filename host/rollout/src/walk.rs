@@ -1,6 +1,6 @@
 //! The walk of an episode through the turn graph.
 
-use pl_dsl::workflow::{Node, Target, Turns};
+use pl_dsl::workflow::Node;
 use serde_json::{Map, Value};
 
 use crate::node_visit::{AgentPrompt, ScoredStep};
@@ -52,7 +52,7 @@ impl<'a> GraphWalk<'a> {
         }
         let reward = step.last_reward(self.setup, prompts);
         match self.cursor.next(turns, &step.outcome.facts, &reward) {
-            NextNode::Node(next) => reaches(turns, next, agent),
+            NextNode::Node(next) => turns.reaches(next, agent),
             NextNode::End | NextNode::Truncated => false,
         }
     }
@@ -72,24 +72,4 @@ impl<'a> GraphWalk<'a> {
         self.facts = step.outcome.facts.clone();
         true
     }
-}
-
-/// Returns true if edges lead from node `from` to one of `agent`'s nodes, or if it is one.
-fn reaches(turns: &Turns, from: usize, agent: usize) -> bool {
-    let mut reached = vec![false; turns.nodes.len()];
-    let mut open = vec![from];
-    while let Some(index) = open.pop() {
-        let Some(node) = turns.nodes.get(index).filter(|_| !std::mem::replace(&mut reached[index], true))
-        else {
-            continue;
-        };
-        if node.agents.contains(&agent) {
-            return true;
-        }
-        open.extend(node.edges.iter().filter_map(|edge| match edge.to {
-            Target::Node(to) => Some(to),
-            Target::End => None,
-        }));
-    }
-    false
 }

@@ -3,17 +3,18 @@
 //! Adversaries that know nothing of the task ([`Strategy`]) play the training tasks. A reward that they earn is one that
 //! training will find too: answers that are right by themselves, actions that pay without end, prompts that hold the
 //! solution. Splits that share tasks are found by their starting states. The environment's oracle, if it has one, tells
-//! which tasks can be solved, and what that earns.
+//! which tasks can be solved, what that earns, and if a solution of one task solves others.
 //!
 //! No model is needed: prompts are passed on as text.
 
 mod adversary;
 mod fragments;
+mod leaks;
 pub(crate) mod note;
 mod oracle;
 mod splits;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem::discriminant;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +28,6 @@ use pl_rollout::{
 };
 use pl_types::{Phase, Sampling};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::error::Error;
 use crate::evaluation::mean;
@@ -36,9 +36,10 @@ use crate::progress::Activity;
 use crate::workflow::CheckedWorkflow;
 
 pub use self::adversary::Strategy;
-use self::adversary::{Adversary, TaggingAgent, TextEncoder, decode};
+use self::adversary::{Adversary, TaggingAgent, TextEncoder};
+use self::leaks::Leaks;
 pub use self::oracle::OracleResult;
-use self::oracle::{AdvisedAgent, AdvisedEnvironment, Silent};
+use self::oracle::{Advice, AdvisedAgent, AdvisedEnvironment, Silent, other_solutions};
 pub use self::splits::SharedTasks;
 
 /// Episodes in flight.
@@ -63,11 +64,8 @@ const LOOP_GROWTH: f64 = 0.25;
 /// Longest part of an example that findings show, in characters.
 const SHOWN_EXAMPLE: usize = 48;
 
-/// Share of the tasks in which a piece of evidence must stand in the first prompt to be noted.
+/// Share of the tasks in which a piece of evidence must stand in a prompt to be noted.
 const NOTED_LEAK: f64 = 0.5;
-
-/// Shortest piece of evidence that is looked for in prompts, in characters.
-const SHORTEST_EVIDENCE: usize = 4;
 
 /// Options of an audit.
 #[derive(Debug, Clone)]
@@ -87,7 +85,7 @@ pub struct Audit {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scenario: Option<String>,
     pub adversaries: Vec<AdversaryResult>,
-    /// Results of the oracle on the training tasks and on those of each evaluation. Empty if the environment has none.
+    /// Results of the oracle on the training tasks and on those of each evaluation.
     pub oracle: Vec<OracleResult>,
     /// Smallest and largest reward of a turn. `None` if there was no turn.
     pub rewards: Option<(f64, f64)>,
@@ -161,10 +159,10 @@ impl Audit {
             Ok::<_, Error>((source.take(0, options.tasks).await.map_err(Error::Tasks)?, evaluated, shared))
         })?;
         let audit = AuditSetup::new(host, checked, scenario, environment, training, options.seed)?;
-        let mut oracle = Vec::new();
-        oracle.extend(audit.oracle(&block.environment.name, tasks, &audit.tasks)?);
+        let (own, solutions) = audit.oracle(&block.environment.name, tasks, &audit.tasks)?;
+        let mut oracle = vec![own];
         for (evaluation, tasks) in evaluations().zip(&evaluated) {
-            oracle.extend(audit.oracle(&evaluation.name, &evaluation.tasks, tasks)?);
+            oracle.push(audit.oracle(&evaluation.name, &evaluation.tasks, tasks)?.0);
         }
         let mut result = Audit {
             scenario: block.name.clone(),
@@ -175,28 +173,30 @@ impl Audit {
             findings: Vec::new(),
         };
         let mut leaks = None;
-        for strategy in strategies(&options.answers) {
-            let batch = audit.play(&strategy, 1)?;
-            let [long, longest] = LONGER.map(|factor| audit.play(&strategy, factor));
-            let longer = [long?, longest?];
+        for (strategy, setup) in audit.adversaries(&options.answers, &solutions) {
+            let [batch, long, longest] = audit.play(&strategy, &setup)?;
+            let leaks = leaks.get_or_insert_with(|| Leaks::new(&batch.traces));
+            for batch in [&batch, &long, &longest] {
+                leaks.find(&batch.traces);
+            }
             for reward in batch.transitions.iter().map(|transition| transition.reward) {
                 let (low, high) = result.rewards.unwrap_or((reward, reward));
                 result.rewards = Some((low.min(reward), high.max(reward)));
             }
-            leaks.get_or_insert_with(|| leaks_of(&batch.traces));
-            result.adversaries.push(AdversaryResult::new(strategy, &batch, &longer));
+            result.adversaries.push(AdversaryResult::new(strategy, &batch, &[long, longest]));
         }
-        result.findings = result.judge(&leaks.unwrap_or_default(), adds_up(&checked.workflow));
-        note::write(checked, block)?;
+        let leaks = leaks.as_ref().map(Leaks::shares).unwrap_or_default();
+        result.findings = result.judge(&leaks, adds_up(&checked.workflow));
+        note::write(checked, block, result.defects())?;
         Ok(result)
     }
 
-    /// Returns true if there is a defect.
-    pub fn has_defect(&self) -> bool {
-        self.findings.iter().any(|finding| finding.severity == FindingSeverity::Defect)
+    /// Returns the number of defects.
+    pub fn defects(&self) -> usize {
+        self.findings.iter().filter(|finding| finding.severity == FindingSeverity::Defect).count()
     }
 
-    /// Judges all properties. `leaks` has the share of tasks by the path of the evidence that their first prompt holds;
+    /// Judges all properties. `leaks` has the share of tasks by the path of the evidence that their prompts hold;
     /// `adds_up` is true if a policy is trained on the rewards of several turns together.
     fn judge(&self, leaks: &BTreeMap<String, f64>, adds_up: bool) -> Vec<Finding> {
         let mut findings = Vec::new();
@@ -248,7 +248,7 @@ impl Audit {
                 text: "no adversary solves a task or earns a reward".to_owned(),
             });
         }
-        findings.extend(self.oracle.iter().map(judge_oracle));
+        findings.extend(self.judge_oracle());
         findings.extend(self.outearned());
         let mut add = |severity, text: String| findings.push(Finding { severity, text });
         for shared in &self.shared_tasks {
@@ -270,11 +270,11 @@ impl Audit {
             }
         }
         match leaks.iter().filter(|(_, share)| **share >= NOTED_LEAK).collect::<Vec<_>>()[..] {
-            [] => add(FindingSeverity::Ok, "first prompts hold no evidence".to_owned()),
+            [] => add(FindingSeverity::Ok, "prompts hold no evidence".to_owned()),
             ref held => {
                 for (path, share) in held {
                     let text = format!(
-                        "the evidence at {path} stands in the first prompt of {} of the tasks",
+                        "the evidence at {path} stands in prompts of {} of the tasks",
                         percent(**share)
                     );
                     add(FindingSeverity::Look, text);
@@ -287,9 +287,20 @@ impl Audit {
 }
 
 impl Audit {
+    /// Judges the share of tasks that the oracle can't solve. An environment has an oracle if it gives any action.
+    fn judge_oracle(&self) -> Vec<Finding> {
+        if self.oracle.iter().all(|result| result.actions == 0) {
+            let text = "the environment has no oracle: its tasks may have no solution".to_owned();
+            let note = |_: &OracleResult| Finding { severity: FindingSeverity::Look, text };
+            return self.oracle.first().map(note).into_iter().collect();
+        }
+        self.oracle.iter().map(judge_oracle).collect()
+    }
+
     /// Returns the finding that an adversary earns as much as the oracle, which solves tasks.
     fn outearned(&self) -> Option<Finding> {
-        let oracle = self.oracle.first().filter(|oracle| oracle.success >= DEFECTIVE_SUCCESS)?;
+        let solves = |oracle: &&OracleResult| oracle.actions > 0 && oracle.success >= DEFECTIVE_SUCCESS;
+        let oracle = self.oracle.first().filter(solves)?;
         let best = self.adversaries.iter().max_by(|a, b| a.reward.total_cmp(&b.reward))?;
         (best.reward >= oracle.reward).then(|| Finding {
             severity: FindingSeverity::Defect,
@@ -313,6 +324,9 @@ fn judge_oracle(result: &OracleResult) -> Finding {
     };
     let text = match severity {
         FindingSeverity::Ok => format!("the oracle solves all tasks of {name}"),
+        _ if result.unsolvable >= 1.0 => {
+            format!("the oracle solves none of the {} tasks of {name}", result.episodes)
+        }
         _ => format!("the oracle can't solve {} of the tasks of {name}", percent(result.unsolvable)),
     };
     Finding { severity, text }
@@ -348,7 +362,9 @@ impl AdversaryResult {
     fn named(&self) -> String {
         let line = self.example.split_whitespace().collect::<Vec<_>>().join(" ");
         match (&self.strategy, line.chars().count()) {
-            (Strategy::Empty | Strategy::Echo | Strategy::Given(_), _) => self.strategy.to_string(),
+            (Strategy::Empty | Strategy::Echo | Strategy::OtherSolution | Strategy::Given(_), _) => {
+                self.strategy.to_string()
+            }
             (strategy, ..=SHOWN_EXAMPLE) => format!("{strategy} ({line:?})"),
             (strategy, _) => {
                 let start: String = line.chars().take(SHOWN_EXAMPLE).collect();
@@ -377,7 +393,7 @@ fn adds_up(workflow: &Workflow) -> bool {
         })
 }
 
-/// Adversaries of an audit.
+/// Adversaries that write answers.
 fn strategies(answers: &[String]) -> Vec<Strategy> {
     let mut all = vec![Strategy::Empty, Strategy::Echo, Strategy::Random];
     all.extend((0..CONSTANTS).map(Strategy::Constant));
@@ -445,52 +461,80 @@ impl<'a> AuditSetup<'a> {
         Ok(AuditSetup { host, tasks, seed, agents, setup })
     }
 
-    /// Plays tasks with the environment's oracle. Returns `None` if it gives no action.
-    fn oracle(&self, name: &str, source: &Tasks, tasks: &[Arc<Task>]) -> Result<Option<OracleResult>, Error> {
-        let advice = Arc::new(AtomicU64::new(0));
+    /// Returns the setup of episodes in which agents take actions without a model.
+    fn advised(&self, advice: Advice) -> EpisodeSetup {
         let mut setup = self.setup.clone();
         let environment = Arc::clone(&setup.environment);
-        setup.environment = Arc::new(AdvisedEnvironment { environment, advice: Arc::clone(&advice) });
+        setup.environment = Arc::new(AdvisedEnvironment { environment, advice });
         setup.generator = Arc::new(Silent);
         for (runtime, agent) in setup.agents.iter_mut().zip(&self.agents) {
             runtime.agent = Arc::new(AdvisedAgent(Arc::clone(agent)));
             runtime.encoder = Arc::new(Silent);
         }
-        let batch = self.play_setup(setup.clone(), tasks, "oracle")?;
-        if advice.load(Ordering::Relaxed) == 0 {
-            return Ok(None);
-        }
-        setup.turns.max = setup.turns.max.saturating_mul(LONGER[0]);
-        let longer = self.play_setup(setup, tasks, "oracle")?;
+        setup
+    }
+
+    /// Plays tasks with the environment's oracle. Returns its result, and the traces of its episodes.
+    fn oracle(
+        &self,
+        name: &str,
+        source: &Tasks,
+        tasks: &[Arc<Task>],
+    ) -> Result<(OracleResult, Vec<Trace>), Error> {
+        let actions = Arc::new(AtomicU64::new(0));
+        let setup = self.advised(Advice::Oracle(Arc::clone(&actions)));
+        let batch = self.play_setup(&setup, 1, tasks, "oracle")?;
+        let actions = actions.load(Ordering::Relaxed);
         let solved = |batch: &RolloutBatch| mean(batch.episodes.iter().map(|one| f64::from(one.success)));
-        Ok(Some(OracleResult {
+        let success = solved(&batch);
+        let solvable = match actions {
+            0 => success,
+            _ => success.max(solved(&self.play_setup(&setup, LONGER[0], tasks, "oracle")?)),
+        };
+        let result = OracleResult {
             tasks: name.to_owned(),
             level: match source {
                 Tasks::Generated { level, .. } => Some(*level),
                 Tasks::File(_) | Tasks::Named(_) => None,
             },
+            actions,
             episodes: batch.episodes.len(),
-            success: solved(&batch),
-            unsolvable: 1.0 - solved(&longer).max(solved(&batch)),
+            success,
+            unsolvable: 1.0 - solvable,
             reward: mean_return(&batch, |_| true),
             faults: batch.failures.len(),
-        }))
+        };
+        Ok((result, batch.traces))
     }
 
-    /// Plays the training tasks with an adversary. The limit on visits is multiplied by `factor`.
-    fn play(&self, strategy: &Strategy, factor: u32) -> Result<RolloutBatch, Error> {
-        let mut setup = self.setup.clone();
-        setup.turns.max = setup.turns.max.saturating_mul(factor);
-        setup.generator = Arc::new(Adversary { agents: self.agents.clone(), strategy: strategy.clone() });
-        self.play_setup(setup, &self.tasks, &strategy.to_string())
+    /// Returns all adversaries with the setups of their episodes. `solutions` are the traces of the oracle's episodes.
+    fn adversaries(&self, answers: &[String], solutions: &[Trace]) -> Vec<(Strategy, EpisodeSetup)> {
+        let writer = |strategy: Strategy| {
+            let generator = Arc::new(Adversary { agents: self.agents.clone(), strategy: strategy.clone() });
+            (strategy, EpisodeSetup { generator, ..self.setup.clone() })
+        };
+        let others = Some(other_solutions(solutions)).filter(|others| !others.is_empty());
+        let other = others.map(|others| (Strategy::OtherSolution, self.advised(Advice::Tasks(others))));
+        strategies(answers).into_iter().map(writer).chain(other).collect()
     }
 
+    /// Plays the training tasks with an adversary, under the workflow's limit on visits and [`LONGER`] ones.
+    fn play(&self, strategy: &Strategy, setup: &EpisodeSetup) -> Result<[RolloutBatch; 3], Error> {
+        let play = |factor| self.play_setup(setup, factor, &self.tasks, &strategy.to_string());
+        let [long, longest] = LONGER;
+        Ok([play(1)?, play(long)?, play(longest)?])
+    }
+
+    /// Plays tasks. The limit on visits is multiplied by `factor`.
     fn play_setup(
         &self,
-        setup: EpisodeSetup,
+        setup: &EpisodeSetup,
+        factor: u32,
         tasks: &[Arc<Task>],
         player: &str,
     ) -> Result<RolloutBatch, Error> {
+        let mut setup = setup.clone();
+        setup.turns.max = setup.turns.max.saturating_mul(factor);
         let plan = RolloutPlan {
             seed: self.seed,
             phase: Phase::Play,
@@ -510,47 +554,6 @@ impl<'a> AuditSetup<'a> {
         let played = self.host.block_on(play_batch(Arc::new(setup), &plan, update));
         let played = played.and_then(|batch| batch.with_episodes(plan.step));
         played.map_err(|error| Error::Rollout { source: error.into(), run: None, episode: None })
-    }
-}
-
-/// Returns the share of the tasks in whose first prompt each piece of evidence stands, by its path.
-fn leaks_of(traces: &[Trace]) -> BTreeMap<String, f64> {
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for trace in traces {
-        let first = trace.events.iter().find_map(|event| match &event.kind {
-            EventKind::Prompted { prompt, .. } => decode(prompt),
-            _ => None,
-        });
-        let Some(prompt) = first.map(|prompt| prompt.text()) else { continue };
-        let mut held = BTreeSet::new();
-        for event in &trace.events {
-            let EventKind::Outcome(outcome) = &event.kind else { continue };
-            if let Ok(evidence) = serde_json::from_str(&outcome.evidence) {
-                pieces("", &evidence, &mut |path, piece| {
-                    if piece.chars().count() >= SHORTEST_EVIDENCE && prompt.contains(piece) {
-                        held.insert(path.to_owned());
-                    }
-                });
-            }
-        }
-        for path in held {
-            *counts.entry(path).or_default() += 1;
-        }
-    }
-    let share = |count: usize| count as f64 / traces.len().max(1) as f64;
-    counts.into_iter().map(|(path, count)| (path, share(count))).collect()
-}
-
-/// Calls `found` with the path and the text of every text and number within a value. Items of lists share a path.
-fn pieces(path: &str, value: &Value, found: &mut dyn FnMut(&str, &str)) {
-    match value {
-        Value::Object(fields) => {
-            fields.iter().for_each(|(key, value)| pieces(&format!("{path}/{key}"), value, found));
-        }
-        Value::Array(items) => items.iter().for_each(|item| pieces(&format!("{path}/*"), item, found)),
-        Value::String(text) => found(path, text.trim()),
-        Value::Number(number) => found(path, &number.to_string()),
-        Value::Bool(_) | Value::Null => {}
     }
 }
 

@@ -54,8 +54,7 @@ pub(crate) struct PolicyVersions {
 }
 
 impl PolicyVersions {
-    /// Weights that share memory with the trainer's, unless `policies` are copies. They must be published before the next
-    /// update of the trainer then.
+    /// Weights of `policies`, which may share memory with the trainer's. If shared, publish them before the next update.
     pub fn new(policies: impl IntoIterator<Item = ServedPolicy>) -> PolicyVersions {
         let mut all = PolicyVersions { updates: Vec::new(), versions: Vec::new(), initial: Vec::new() };
         for served in policies {

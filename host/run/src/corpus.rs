@@ -13,13 +13,13 @@ use crate::error::Error;
 use crate::error::locate::LocateError;
 use crate::host::Host;
 use crate::locate;
-use crate::permissions::Reads;
+use crate::permissions::ReadPolicy;
 use crate::progress::Activity;
 use crate::server_key::server_key;
 
 /// Folder of a workflow, and its permissions to read.
 pub(crate) struct CorpusPlace<'w> {
-    pub reads: &'w Reads,
+    pub reads: &'w ReadPolicy,
     /// Folder that paths are relative to.
     pub folder: &'w Path,
 }

@@ -59,26 +59,29 @@ pub fn folders() -> Result<Vec<PathBuf>, LocateError> {
     Ok(named.into_iter().chain([cache::root()?.join("data")]).collect())
 }
 
-/// Returns the splits of a data set, or of all.
+/// Returns the splits of `NAME`, the one of `NAME:SPLIT`, or those of all data sets.
 ///
 /// # Errors
-/// If there is no such data set, or a folder can't be listed.
+/// If there is no such data set or split, or a folder can't be listed.
 pub fn splits(name: Option<&str>) -> Result<Vec<LocatedSplit>, LocateError> {
-    let sets = match name {
-        Some(name) => vec![pl_data::find_set(name)?],
-        None => pl_data::CATALOGUE.iter().collect(),
+    let all_of = |data: &'static DataSet| data.splits.iter().map(move |split| (data, split));
+    let wanted = match name {
+        Some(name) => pl_data::find_splits(name)?,
+        None => pl_data::CATALOGUE.iter().flat_map(all_of).collect(),
     };
-    let all = sets.into_iter().flat_map(|data| data.splits.iter().map(move |split| (data, split)));
-    all.map(|(data, split)| LocatedSplit::new(data, split)).collect()
+    wanted.into_iter().map(|(data, split)| LocatedSplit::new(data, split)).collect()
 }
 
-/// Checks that the catalogue has a split.
+/// Checks that the files of a split are on this machine, or at a hub.
 ///
 /// # Errors
-/// [`LocateError::Data`].
-pub(crate) fn check_name(name: &DataName) -> Result<(), LocateError> {
-    pl_data::find(&name.data, &name.split)?;
-    Ok(())
+/// [`LocateError::NoData`] if they are on neither; if the catalogue has no such split, or a folder can't be listed.
+pub(crate) fn check_available(name: &DataName) -> Result<(), LocateError> {
+    let (data, split) = pl_data::find(&name.data, &name.split)?;
+    match LocatedSplit::new(data, split)?.files {
+        None if split.hub.is_none() => Err(missing(data, split, None)?),
+        _ => Ok(()),
+    }
 }
 
 /// Returns a split's task file, which is made if the cache has none. Files that are not on this machine are fetched.
@@ -127,7 +130,7 @@ pub(crate) fn as_jsonl(source: SourcePath) -> Result<SourcePath, LocateError> {
 }
 
 /// Returns true if a task file has another form than JSONL.
-pub(crate) fn is_converted(path: &Path) -> bool {
+fn is_converted(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     [".json", ".parquet", ".jsonl.gz"].iter().any(|suffix| name.ends_with(suffix))
 }

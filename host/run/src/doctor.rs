@@ -9,6 +9,7 @@ use pl_toolchain::{EXAMPLE_MODEL, Language};
 use serde::Serialize;
 
 use crate::device::{DevicePreference, select_device};
+use crate::error::Error;
 use crate::host::Host;
 use crate::locate;
 use crate::memory::{Bytes, MachineMemory};
@@ -128,11 +129,19 @@ fn free_space(folder: &Path) -> Option<u64> {
 fn cuda(host: &Host) -> Check {
     match select_device(host, DevicePreference::Cuda) {
         Ok(_) => Check::ready("cuda", "training on a GPU", "usable"),
-        Err(error) => Check::ready("cuda", "training on a GPU", error.to_string()).lacking(
+        Err(error) => Check::ready("cuda", "training on a GPU", without_flag(&error)).lacking(
             Status::Limited,
             "with an NVIDIA GPU: `cargo xtask setup --cuda` in a checkout, a `torch` for CUDA beside an installed package; without \
              one, the CPU is used",
         ),
+    }
+}
+
+/// Returns the reason for which CUDA is not usable, without the flag that nobody has given.
+fn without_flag(error: &Error) -> String {
+    match error {
+        Error::Device(why) => why.to_string(),
+        other => other.to_string(),
     }
 }
 
@@ -206,6 +215,7 @@ fn tools(language: Language) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::cuda::CudaUnavailable;
 
     #[test]
     fn the_space_of_a_folder_that_will_be_made_is_that_of_its_disk() {
@@ -214,6 +224,13 @@ mod tests {
         let outside = free_space(folder.path()).unwrap();
         // Other programs write meanwhile.
         assert!(inside > 0 && inside.abs_diff(outside) < outside / 2 + (1 << 30));
+    }
+
+    #[test]
+    fn a_flag_that_was_not_given_is_not_blamed() {
+        let error = Error::Device(CudaUnavailable::NoDriver);
+        assert!(error.to_string().starts_with("--device cuda: there is no NVIDIA driver"), "{error}");
+        assert!(without_flag(&error).starts_with("there is no NVIDIA driver"), "{error}");
     }
 
     #[test]

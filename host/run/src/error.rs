@@ -21,7 +21,7 @@ use self::plugin::PluginError;
 use self::repeat::RepeatError;
 use self::stored::InvalidWorkflow;
 use crate::diagnostics::Diagnostics;
-use crate::permissions::{Want, flags};
+use crate::permissions::{PermissionRequest, flags};
 
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -45,12 +45,18 @@ pub enum Error {
     /// A file is too large to be read for a plan. A run reads it.
     #[error("{} is larger than {} GiB; a plan does not read it", path.display(), largest >> 30)]
     NotPlanned { path: PathBuf, largest: u64 },
+    /// A workflow can't be read.
+    #[error(
+        "cannot read {}: {source}; name a workflow file (.mas); `pl-host new NAME` creates one in a folder of its own",
+        path.display()
+    )]
+    ReadWorkflow { path: PathBuf, source: std::io::Error },
     /// The workflow has errors.
     #[error("the workflow has errors:\n{0}")]
     Workflow(Diagnostics),
     /// The workflow needs more of the machine than the user has allowed.
-    #[error("{}", not_allowed(workflow, wants))]
-    NotAllowed { workflow: String, wants: Vec<Want> },
+    #[error("{}", not_allowed(workflow, requests))]
+    NotAllowed { workflow: String, requests: Vec<PermissionRequest> },
     /// The workflow is to be trained but has no `train` block.
     #[error("workflow {workflow} has no `train` block: add one, or use `play` or `evaluate`")]
     NoTrainBlock { workflow: String },
@@ -114,6 +120,9 @@ pub enum Error {
         /// First failed episode.
         episode: Option<EpisodeId>,
     },
+    /// The one episode that is played failed.
+    #[error("the episode failed: {cause}")]
+    Episode { cause: String },
     /// The run folder can't be read as a run.
     #[error(transparent)]
     RunFolder(pl_record::Error),
@@ -143,9 +152,10 @@ pub enum Error {
         path.display(), opens.join("\n  ")
     )]
     ForeignRun { path: PathBuf, opens: Vec<String> },
-    /// A run folder of somebody else has a link.
+    /// A run folder has a link.
     #[error(
-        "{} comes from somebody else and has the link {}\nhint: put the file or folder itself in its place, or remove it",
+        "{} has the link {}, through which a resume would write elsewhere\nhint: put the file or folder itself in its place, or \
+         remove it",
         path.display(), link.display()
     )]
     LinkInRun { path: PathBuf, link: PathBuf },
@@ -190,7 +200,7 @@ pub enum Error {
     NoDesigner,
     /// The designed scenario can't be separated from the rest of its file.
     #[error(transparent)]
-    Frame(pl_dsl::FrameError),
+    Skeleton(pl_dsl::SkeletonError),
     /// The designer's model has too small a context.
     #[error(
         "designer {designer}: its prompt has {prompt} tokens and a design up to {design}, but the model's context has \
@@ -208,6 +218,11 @@ pub enum Error {
     /// A file of a search can't be read or written.
     #[error("{}: {source}", path.display())]
     Designs { path: PathBuf, source: std::io::Error },
+    /// A folder has no designs.
+    #[error(
+        "{} has no designs: give the folder of a search (`pl-host design`) or of a run that designs its teams", path.display()
+    )]
+    NoDesigns { path: PathBuf },
     /// A line of a search's record is not one.
     #[error("{}: line {line}: {source}; remove the line", path.display())]
     DesignRecord { path: PathBuf, line: usize, source: serde_json::Error },
@@ -282,19 +297,20 @@ impl Error {
 
     /// Returns true if the user's input is wrong, and false if the operation itself failed.
     pub fn is_input(&self) -> bool {
-        !matches!(
-            self,
+        match self {
             Error::Runtime { .. }
-                | Error::Cache(_)
-                | Error::WasmEngine(_)
-                | Error::Trainer(_)
-                | Error::Engine(_)
-                | Error::Rollout { .. }
-                | Error::Record(_)
-                | Error::Sandbox(_)
-                | Error::Cluster(_)
-                | Error::Worker(_)
-        )
+            | Error::Cache(_)
+            | Error::WasmEngine(_)
+            | Error::Trainer(_)
+            | Error::Engine(_)
+            | Error::Rollout { .. }
+            | Error::Episode { .. }
+            | Error::Record(_)
+            | Error::Sandbox(_)
+            | Error::Worker(_) => false,
+            Error::Cluster(error) => error.is_input(),
+            _ => true,
+        }
     }
 }
 
@@ -305,12 +321,12 @@ fn see(run: &Option<PathBuf>, episode: &Option<EpisodeId>) -> String {
     }
 }
 
-fn not_allowed(workflow: &str, wants: &[Want]) -> String {
-    let lines: Vec<String> = wants.iter().map(Want::to_string).collect();
+fn not_allowed(workflow: &str, requests: &[PermissionRequest]) -> String {
+    let lines: Vec<String> = requests.iter().map(PermissionRequest::to_string).collect();
     format!(
         "{workflow} needs what was not allowed:\n  {}\nhint: `{}` allows it",
         lines.join("\n  "),
-        flags(wants)
+        flags(requests)
     )
 }
 

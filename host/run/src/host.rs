@@ -9,7 +9,7 @@ use pl_wasm::{Engine, EngineConfig};
 use tokio::runtime::{Handle, Runtime};
 
 use crate::error::Error;
-use crate::permissions::{Permissions, SharedPermissions, Want};
+use crate::permissions::{PermissionRequest, Permissions, SharedPermissions};
 use crate::progress::{Notice, Progress};
 
 /// WebAssembly components that a program ships with. The command line embeds them in its binary; a test reads
@@ -56,9 +56,9 @@ impl Host {
         self
     }
 
-    /// Allows what a workflow wants.
-    pub fn allow(&self, wants: &[Want]) {
-        self.permissions.allow(wants.iter().map(|want| want.access.clone()));
+    /// Allows what a workflow requests.
+    pub fn allow(&self, requests: &[PermissionRequest]) {
+        self.permissions.allow(requests.iter().map(|request| request.access.clone()));
     }
 
     /// Returns the permissions of workflows, which later answers of the user extend.

@@ -35,6 +35,7 @@ mod locate;
 mod lock;
 mod memory;
 mod model_card;
+mod not_found;
 mod origin;
 mod permissions;
 mod placement;
@@ -46,6 +47,7 @@ mod plugins;
 pub mod progress;
 mod recorded;
 pub mod replay;
+mod required_permissions;
 pub mod results;
 mod resume;
 mod run_folder;
@@ -60,7 +62,6 @@ pub mod sweep;
 mod token_gradient;
 mod training;
 mod update_source;
-mod wants;
 mod workflow;
 
 pub use cluster::{
@@ -82,8 +83,8 @@ pub use generation::{ControlError, RuntimeAdapters, RuntimeControl};
 pub use host::{Embedded, Host, build_engine, plugin_engine};
 pub use memory::{Bytes, MachineMemory, MemoryEstimate};
 pub use permissions::{
-    Access, AccessKind, InvalidHost, InvalidVariable, ListedValue, Permissions, SharedPermissions, Want,
-    flags, one_line, split_list,
+    Access, AccessKind, InvalidHost, InvalidVariable, ListedValue, PermissionRequest, Permissions,
+    SharedPermissions, flags, one_line, split_list,
 };
 pub use pl_model::Tokenizer;
 pub use pl_model::libtorch::keep_freed_memory;

@@ -6,7 +6,7 @@ use pl_model::{FetchProgress, Hub, HubModel};
 
 use crate::error::locate::LocateError;
 use crate::host::Host;
-use crate::permissions::Reads;
+use crate::permissions::ReadPolicy;
 use crate::progress::{Activity, Notice, Progress, Tracker};
 
 /// Returns the path of a plugin: next to the workflow, or in the folder `plugins` next to the program. A file that may not
@@ -14,7 +14,7 @@ use crate::progress::{Activity, Notice, Progress, Tracker};
 ///
 /// # Errors
 /// [`LocateError::NoPlugin`] if it is in neither; [`LocateError::NotAllowed`].
-pub(crate) fn plugin(reads: &Reads, folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
+pub(crate) fn plugin(reads: &ReadPolicy, folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
     let local = folder.join(path);
     let allowed = reads.check(&local);
     if allowed.is_ok() && local.is_file() {
@@ -43,22 +43,25 @@ pub(crate) fn is_shipped(path: &Path) -> bool {
 /// Returns the path of a task file: next to the workflow, or in the working folder (for `--set`).
 ///
 /// # Errors
-/// [`LocateError::NoTaskFile`] if it is in neither; [`LocateError::NotAllowed`].
-pub(crate) fn task_file(reads: &Reads, folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
-    data_file(reads, folder, path, LocateError::NoTaskFile)
+/// [`LocateError::NoTaskFile`] if it is in neither; [`LocateError::TaskFolder`]; [`LocateError::NotAllowed`].
+pub(crate) fn task_file(reads: &ReadPolicy, folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
+    data_file(reads, folder, path, |path| match path.is_dir() {
+        true => LocateError::TaskFolder(path),
+        false => LocateError::NoTaskFile(path),
+    })
 }
 
 /// Returns the path of a corpus: next to the workflow, or in the working folder (for `--set`).
 ///
 /// # Errors
 /// [`LocateError::NoFile`] if it is in neither; [`LocateError::NotAllowed`].
-pub(crate) fn corpus(reads: &Reads, folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
+pub(crate) fn corpus(reads: &ReadPolicy, folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
     data_file(reads, folder, path, LocateError::NoFile)
 }
 
 /// Looks only for files that may be read: errors say nothing about others.
 fn data_file(
-    reads: &Reads,
+    reads: &ReadPolicy,
     folder: &Path,
     path: &str,
     missing: fn(PathBuf) -> LocateError,

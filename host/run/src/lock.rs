@@ -1,7 +1,7 @@
 //! The content of `lock.json`: hashes of everything that a run was started with.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use pl_dsl::workflow::Policy;
 use pl_model::NaiveDate;
@@ -48,9 +48,13 @@ pub(crate) fn lock_of(host: &Host, checked: &CheckedWorkflow, session: &Session)
         grants: checked.plugins.grants(&checked.workflow.plugins),
         models: session.model_hashes.clone(),
         dtypes: session.model_dtypes.clone(),
-        starts: hash_starts(&checked.workflow.policies, &checked.folder)?,
+        starts: hash_starts(checked)?,
         data,
-        permissions: checked.wants().iter().map(|want| want.access.to_string()).collect(),
+        permissions: checked
+            .required_permissions()
+            .iter()
+            .map(|request| request.access.to_string())
+            .collect(),
     })
 }
 
@@ -66,21 +70,18 @@ pub(crate) fn start_date(lock: &Lock) -> NaiveDate {
 }
 
 /// Hashes the adapter or model of each policy with a `from`. A policy whose `from` is missing has no hash.
-fn hash_starts(policies: &[Policy], folder: &Path) -> Result<BTreeMap<String, String>, Error> {
+fn hash_starts(checked: &CheckedWorkflow) -> Result<BTreeMap<String, String>, Error> {
     let mut hashes = BTreeMap::new();
-    for (policy, path) in starts(policies, folder) {
+    for policy in &checked.workflow.policies {
+        let Some(source) = policy.from.as_ref().map(|from| checked.start(from)) else { continue };
+        let path = source.path();
         if path.is_dir() {
-            hashes.insert(policy.name.clone(), hash_folder(&path).map_err(Error::RunFolder)?);
+            hashes.insert(policy.name.clone(), hash_folder(&source).map_err(Error::RunFolder)?);
         } else if path.is_file() {
-            hashes.insert(policy.name.clone(), hash_file(&path).map_err(Error::RunFolder)?);
+            hashes.insert(policy.name.clone(), hash_file(path).map_err(Error::RunFolder)?);
         }
     }
     Ok(hashes)
-}
-
-/// Returns the policies with a `from`, each with its path.
-fn starts<'a>(policies: &'a [Policy], folder: &'a Path) -> impl Iterator<Item = (&'a Policy, PathBuf)> {
-    policies.iter().filter_map(|policy| Some((policy, folder.join(policy.from.as_ref()?))))
 }
 
 /// Takes over the recorded hash of each trained policy whose `from` no longer exists, if a checkpoint has all that

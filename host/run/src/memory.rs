@@ -87,9 +87,9 @@ impl MemoryEstimate {
             ("weights, generation", sum.generation),
             ("adapters", sum.adapters),
             ("gradients and optimiser", sum.optimiser),
-            ("keys and values", if embedded { kv_cache(workflow.inference.kv_cache, device) } else { 0 }),
+            ("KV cache", if embedded { kv_cache(workflow.inference.kv_cache, device) } else { 0 }),
             ("activations", sum.activations),
-            ("handing weights over", sum.publishing),
+            ("weight transfer", sum.publishing),
             ("weights of stale rollouts", staleness * sum.versions),
         ];
         let (mut machine, mut gpu) = (None, None);

@@ -13,14 +13,14 @@ use pl_record::RunFolder;
 use walkdir::WalkDir;
 
 use crate::error::Error;
-use crate::permissions::Want;
+use crate::permissions::PermissionRequest;
 use crate::workflow::CheckedWorkflow;
 
 /// Files that decide what a run may use.
 const MARKED: [&str; 3] = ["workflow.json", "workflow.mas", "lock.json"];
 const MAC: &str = "workflow.json.mac";
-/// Link to the best checkpoint, among the checkpoints.
-const BEST: &str = "best";
+/// Links to the best checkpoint, among the checkpoints.
+const BEST: [&str; 2] = ["best", "best.new"];
 const KEY: &str = "run-folders.key";
 const KEY_LENGTH: usize = 32;
 
@@ -49,24 +49,27 @@ pub(crate) fn is_own(root: &Path) -> bool {
 /// # Errors
 /// [`Error::ForeignRun`] with everything else that the run would use.
 pub(crate) fn require_trust(root: &Path, checked: &CheckedWorkflow) -> Result<(), Error> {
-    let opens: Vec<String> = checked.refused_wants().iter().map(Want::to_string).collect();
+    let opens: Vec<String> = checked.refused_permissions().iter().map(PermissionRequest::to_string).collect();
     if opens.is_empty() { Ok(()) } else { Err(Error::ForeignRun { path: root.to_path_buf(), opens }) }
 }
 
-/// Checks that the folder of a run of somebody else has no links, which a resume would write through.
+/// Checks that the folder of a run has no links, which a resume would write through. The mark of an own run says nothing about
+/// them: it may have been somewhere else meanwhile.
 ///
 /// # Errors
 /// [`Error::LinkInRun`] with the first one.
 pub(crate) fn refuse_links(root: &Path) -> Result<(), Error> {
     let is_link = |entry: &walkdir::DirEntry| entry.path_is_symlink() && entry.depth() > 0;
-    // Points from one checkpoint's name to another's folder beside it.
+    // Points from one checkpoint's name to another's folder beside it, which the user may have moved away. A run that was killed
+    // leaves a new one.
+    let checkpoints = RunFolder::checkpoints(root);
     let is_best = |entry: &walkdir::DirEntry| {
         let target = fs::read_link(entry.path()).unwrap_or_default();
         let mut parts = target.components();
         let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
-        let is_folder =
-            entry.path().with_file_name(&target).symlink_metadata().is_ok_and(|found| found.is_dir());
-        entry.path() == RunFolder::checkpoints(root).join(BEST) && is_name && is_folder
+        let is_other =
+            entry.path().with_file_name(&target).symlink_metadata().is_ok_and(|found| !found.is_dir());
+        BEST.iter().any(|best| entry.path() == checkpoints.join(best)) && is_name && !is_other
     };
     let mut entries = WalkDir::new(root).into_iter().filter_map(Result::ok);
     match entries.find(|entry| is_link(entry) && !is_best(entry)) {

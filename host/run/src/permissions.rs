@@ -1,22 +1,22 @@
 //! Permissions: the files, addresses and environment variables beyond its own folder that a workflow may use.
 //!
-//! A workflow may come from anywhere. It reads its own folder freely; [`Want`]s are everything else that it
+//! A workflow may come from anywhere. It reads its own folder freely; [`PermissionRequest`]s are everything else that it
 //! names. The user allows them by flags, at the terminal, or by naming them on the command line.
 
 mod access;
-mod given;
+mod granted_access;
 mod network;
 mod path;
-mod reads;
-mod want;
+mod permission_request;
+mod read_policy;
 
 pub use access::{Access, AccessKind, InvalidHost, InvalidVariable};
-pub use want::{ListedValue, Want, flags, one_line, split_list};
+pub use permission_request::{ListedValue, PermissionRequest, flags, one_line, split_list};
 
-pub(crate) use given::Given;
+pub(crate) use granted_access::GrantedAccess;
 pub(crate) use path::lexical;
-pub(crate) use reads::{OpenError, Reads};
-pub(crate) use want::flags_of;
+pub(crate) use permission_request::flags_of;
+pub(crate) use read_policy::{OpenError, ReadPolicy};
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -22,7 +22,7 @@ use crate::dtype::model_dtype;
 use crate::error::Error;
 use crate::host::Host;
 use crate::memory::MemoryEstimate;
-use crate::permissions::{Want, flags_of};
+use crate::permissions::{PermissionRequest, flags_of};
 use crate::run_folder::default_folder;
 use crate::sandbox::is_python_cached;
 use crate::workflow::CheckedWorkflow;
@@ -295,7 +295,11 @@ impl RunPlan {
             policies,
             evaluations,
             training,
-            permissions: checked.wants().into_iter().map(|want| PermissionPlan::new(checked, want)).collect(),
+            permissions: checked
+                .required_permissions()
+                .into_iter()
+                .map(|request| PermissionPlan::new(checked, request))
+                .collect(),
         }
     }
 
@@ -319,7 +323,10 @@ impl RunPlan {
 }
 
 impl PermissionPlan {
-    fn new(checked: &CheckedWorkflow, Want { access, purpose, place }: Want) -> PermissionPlan {
+    fn new(
+        checked: &CheckedWorkflow,
+        PermissionRequest { access, purpose, place }: PermissionRequest,
+    ) -> PermissionPlan {
         PermissionPlan {
             flag: flags_of([&access]),
             place: place.map(|place| place.to_string()),

@@ -61,10 +61,17 @@ impl Player {
         // A person who watches wants to see an episode, not a penalty.
         let setup =
             EpisodeSetup { observer: Some(events), fault_penalty: None, ..EpisodeSetup::clone(&self.setup) };
-        let played = play_batch(Arc::new(setup), &plan, |_| {}).await;
-        let mut batch = played
-            .and_then(|batch| batch.with_episodes(plan.step))
-            .map_err(|error| Error::Rollout { source: error.into(), run: None, episode: None })?;
+        let mut batch = play_batch(Arc::new(setup), &plan, |_| {}).await.map_err(|error| Error::Rollout {
+            source: error.into(),
+            run: None,
+            episode: None,
+        })?;
+        if let (true, Some(EpisodeFailure { agent, stage, cause, .. })) =
+            (batch.episodes.is_empty(), batch.failures.first())
+        {
+            let agent = agent.as_ref().map(|agent| format!("agent {agent}, ")).unwrap_or_default();
+            return Err(Error::Episode { cause: format!("{agent}{stage}: {cause}") });
+        }
         let trace = batch.traces.pop();
         Ok(PlayedEpisode { summary: batch.episodes.into_iter().next(), failures: batch.failures, trace })
     }

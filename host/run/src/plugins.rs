@@ -2,12 +2,13 @@
 //! them.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use pl_dsl::workflow::{Grant, Plugin as PluginBlock};
 use pl_dsl::{Catalog, CatalogError};
@@ -21,10 +22,19 @@ use crate::error::locate::LocateError;
 use crate::error::plugin::PluginError;
 use crate::host::{Host, plugin_engine};
 use crate::locate;
-use crate::permissions::{Access, Given, OpenError, Reads, SharedPermissions, Want, flags_of};
+use crate::permissions::{
+    Access, GrantedAccess, OpenError, PermissionRequest, ReadPolicy, SharedPermissions, flags_of,
+};
 
 /// Longest time in which a component is compiled and describes itself in a check.
 const LONGEST_DESCRIPTION: Duration = Duration::from_secs(10);
+
+/// Longest time for all components of a catalog, so that a workflow of many blocks is checked in seconds too. The second of two
+/// slow ones may still be described.
+const LONGEST_DESCRIPTIONS: Duration = Duration::from_secs(20);
+
+/// Failures by the component and its limits: an editor checks a workflow after every change.
+static FAILED: Mutex<BTreeMap<[u8; 32], Arc<PluginError>>> = Mutex::new(BTreeMap::new());
 
 /// Largest component that is loaded, in bytes. Those with a whole Python have 40 MB.
 const LARGEST_COMPONENT: u64 = 512 << 20;
@@ -36,12 +46,14 @@ pub struct PluginCatalog {
     std_chat: &'static [u8],
     /// Folder that paths in the workflow are relative to.
     folder: PathBuf,
-    reads: Reads,
+    reads: ReadPolicy,
     /// Files outside of the folder whose text was read.
     texts_outside: RefCell<BTreeSet<PathBuf>>,
     /// Files whose text or component was not read without permission.
     refused: RefCell<BTreeSet<PathBuf>>,
     loaded: RefCell<BTreeMap<String, Plugin>>,
+    /// Rest of [`LONGEST_DESCRIPTIONS`].
+    time_left: Cell<Duration>,
 }
 
 impl PluginCatalog {
@@ -50,8 +62,8 @@ impl PluginCatalog {
     ///
     /// # Errors
     /// Those of [`plugin_engine`].
-    pub(crate) fn new(host: &Host, folder: &Path, given: Given) -> Result<PluginCatalog, Error> {
-        let reads = Reads::new(host.permissions().clone(), given);
+    pub(crate) fn new(host: &Host, folder: &Path, given: GrantedAccess) -> Result<PluginCatalog, Error> {
+        let reads = ReadPolicy::new(host.permissions().clone(), given);
         PluginCatalog::with_reads(host.handle(), host.embedded().std_chat, folder, reads)
     }
 
@@ -65,7 +77,7 @@ impl PluginCatalog {
         folder: &Path,
         permissions: SharedPermissions,
     ) -> Result<PluginCatalog, Error> {
-        let reads = Reads::new(permissions, Given::new([], folder));
+        let reads = ReadPolicy::new(permissions, GrantedAccess::new([], folder));
         PluginCatalog::with_reads(runtime, std_chat, folder, reads)
     }
 
@@ -73,15 +85,25 @@ impl PluginCatalog {
         runtime: Handle,
         std_chat: &'static [u8],
         folder: &Path,
-        reads: Reads,
+        reads: ReadPolicy,
     ) -> Result<PluginCatalog, Error> {
         let (engine, folder) = (plugin_engine()?, folder.to_path_buf());
         let (texts_outside, refused, loaded) = Default::default();
-        Ok(PluginCatalog { engine, runtime, std_chat, folder, reads, texts_outside, refused, loaded })
+        Ok(PluginCatalog {
+            engine,
+            runtime,
+            std_chat,
+            folder,
+            reads,
+            texts_outside,
+            refused,
+            loaded,
+            time_left: Cell::new(LONGEST_DESCRIPTIONS),
+        })
     }
 
     /// Returns the decision about the files that the workflow names.
-    pub(crate) fn reads(&self) -> &Reads {
+    pub(crate) fn reads(&self) -> &ReadPolicy {
         &self.reads
     }
 
@@ -95,14 +117,14 @@ impl PluginCatalog {
         self.texts_outside.borrow().iter().cloned().collect()
     }
 
-    /// Returns the files whose text or component was not read without permission, as what the workflow wants.
-    pub(crate) fn refused(&self) -> Vec<Want> {
-        let want = |path: &PathBuf| Want {
+    /// Returns the files whose text or component was not read without permission, as requests of the workflow.
+    pub(crate) fn refused(&self) -> Vec<PermissionRequest> {
+        let request = |path: &PathBuf| PermissionRequest {
             access: Access::Read(path.clone()),
             purpose: format!("the workflow includes or loads {}", path.display()),
             place: None,
         };
-        self.refused.borrow().iter().map(want).collect()
+        self.refused.borrow().iter().map(request).collect()
     }
 
     fn refuse(&self, path: PathBuf) -> PathBuf {
@@ -133,14 +155,42 @@ impl PluginCatalog {
     /// Runs a component that carries no description, without its grants, to describe itself. A check may be
     /// one of a workflow that nobody has read.
     fn ask_for_items(&self, block: &PluginBlock, bytes: Vec<u8>) -> Result<Vec<Item>, PluginError> {
+        let key = description_key(block, &bytes);
+        if let Some(failure) = FAILED.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Err(PluginError::NotDescribed(Arc::clone(failure)));
+        }
+        let limit = LONGEST_DESCRIPTION.min(self.time_left.get());
+        if limit.is_zero() {
+            return Err(PluginError::SlowDescriptions { limit: LONGEST_DESCRIPTIONS });
+        }
+        let started = Instant::now();
+        let described = self.run_description(block, bytes, limit);
+        self.time_left.set(self.time_left.get().saturating_sub(started.elapsed()));
+        described.map_err(|error| {
+            let failure = Arc::new(error);
+            // One that was given less time than others may succeed in the next check.
+            if limit == LONGEST_DESCRIPTION {
+                let mut failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
+                failed.insert(key, Arc::clone(&failure));
+            }
+            PluginError::NotDescribed(failure)
+        })
+    }
+
+    fn run_description(
+        &self,
+        block: &PluginBlock,
+        bytes: Vec<u8>,
+        limit: Duration,
+    ) -> Result<Vec<Item>, PluginError> {
         let (engine, spec) = (self.engine.clone(), closed_spec(block));
         // On a thread of the runtime: compilation can't be interrupted, but it need not be waited for.
         let loading = self.runtime.spawn(async move { Plugin::load(&engine, spec, &bytes).await });
-        let limited = async { tokio::time::timeout(LONGEST_DESCRIPTION, loading).await };
+        let limited = async { tokio::time::timeout(limit, loading).await };
         match self.runtime.block_on(limited) {
             Ok(Ok(loaded)) => Ok(loaded.map_err(PluginError::Load)?.items().to_vec()),
             Ok(Err(panicked)) => Err(PluginError::Worker(panicked)),
-            Err(_) => Err(PluginError::SlowDescription { limit: LONGEST_DESCRIPTION }),
+            Err(_) => Err(PluginError::SlowDescription { limit }),
         }
     }
 
@@ -249,6 +299,14 @@ impl PluginCatalog {
     }
 }
 
+/// Returns a hash of all that decides whether a component can be described, and how its failure is worded.
+fn description_key(block: &PluginBlock, bytes: &[u8]) -> [u8; 32] {
+    let limits = format!("{} {} {:?} {}", block.memory, block.fuel, block.timeout, block.name);
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(blake3::hash(bytes).as_bytes()).update(limits.as_bytes());
+    hasher.finalize().into()
+}
+
 /// Returns the limits of a plugin, without its grants.
 fn closed_spec(block: &PluginBlock) -> PluginSpec {
     let mut spec = PluginSpec::new(&block.name);
@@ -272,5 +330,44 @@ impl Catalog for PluginCatalog {
 
     fn items(&self, block: &PluginBlock) -> Result<Vec<Item>, CatalogError> {
         self.describe(block).map_err(CatalogError::plugin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_remembered_and_descriptions_share_their_time() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("bad.wasm"), "not a component").unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let catalog = || {
+            let (handle, permissions) = (runtime.handle().clone(), SharedPermissions::default());
+            PluginCatalog::with_runtime(handle, b"", folder.path(), permissions).unwrap()
+        };
+        let block = |name: &str| PluginBlock {
+            name: name.to_owned(),
+            path: Some("bad.wasm".to_owned()),
+            memory: 64 << 20,
+            fuel: 1 << 30,
+            timeout: Duration::from_secs(1),
+            grant: Grant::default(),
+        };
+        let failure = |catalog: &PluginCatalog, name: &str| match catalog.describe(&block(name)) {
+            Err(PluginError::NotDescribed(failure)) => Some(failure),
+            _ => None,
+        };
+        let first = failure(&catalog(), "bad").unwrap();
+        assert!(matches!(*first, PluginError::Load(_)), "{first}");
+        let later = catalog();
+        later.time_left.set(Duration::ZERO);
+        assert!(Arc::ptr_eq(&failure(&later, "bad").unwrap(), &first));
+        let refused = later.describe(&block("other")).unwrap_err();
+        assert!(matches!(refused, PluginError::SlowDescriptions { .. }), "{refused}");
+        // One that has less than its own time is run, and again by the next check.
+        later.time_left.set(LONGEST_DESCRIPTION / 2);
+        assert!(failure(&later, "other").is_some() && later.time_left.get() < LONGEST_DESCRIPTION / 2);
+        assert!(!FAILED.lock().unwrap().contains_key(&description_key(&block("other"), b"not a component")));
     }
 }

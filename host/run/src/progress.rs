@@ -149,6 +149,11 @@ pub enum Notice {
     },
     /// The workflow's environment and reward were never audited on this machine.
     NeverAudited,
+    /// The last audit of the workflow's environment and reward on this machine has found defects.
+    AuditFoundDefects {
+        /// Number of defects.
+        defects: usize,
+    },
     /// A run of a sweep begins or continues.
     SweepRun {
         /// Number of the run, from 1 on.
@@ -181,16 +186,33 @@ pub enum Notice {
         /// Episode of the first failure.
         episode: EpisodeId,
     },
-    /// The samples of most groups had the same return for several steps, so that the policies learn next to nothing.
+    /// The samples of most groups had the same return for several steps, or no completion had an advantage, so that the
+    /// policies learn next to nothing.
     FlatSteps {
         /// Number of these steps.
         steps: u32,
-        /// Share of their groups.
-        share: f64,
+        /// Number of completions in their updates.
+        completions: u64,
+        /// Share of their groups that had samples of equal return. `None` if these are not the reason.
+        share: Option<f64>,
         /// Share of the last step's episodes that succeeded.
         success: f64,
         /// Largest entropy of a policy in the last step, in nats per token.
         entropy: Option<f64>,
+    },
+    /// The number of tasks of evaluations was changed.
+    LimitChanged {
+        /// Names of the evaluations.
+        evaluations: Vec<String>,
+    },
+    /// The untrained team has a higher score than the best checkpoint.
+    UntrainedIsBetter {
+        /// Score of the untrained team.
+        untrained: f64,
+        /// Score of the best checkpoint.
+        best: f64,
+        /// Step of the best checkpoint.
+        step: u64,
     },
     /// Servers that generate for policies have failed or work again.
     Fleet(FleetEvent),
@@ -279,6 +301,14 @@ impl fmt::Display for Notice {
                     "never audited: `pl-host audit` finds rewards that can be had without solving a task"
                 )
             }
+            Notice::AuditFoundDefects { defects } => {
+                let defects =
+                    if *defects == 1 { "a defect".to_owned() } else { format!("{defects} defects") };
+                write!(
+                    f,
+                    "warning: the audit found {defects}, which training will learn from; `pl-host audit` shows them again"
+                )
+            }
             Notice::SweepRun { number, total, name } => write!(f, "run {number} of {total}: {name}"),
             Notice::Resumed { step } => write!(f, "continuing after step {step}"),
             Notice::ScheduleStretched { before, now } => write!(
@@ -291,16 +321,37 @@ impl fmt::Display for Notice {
                     if *count == 1 { "1 fault".to_owned() } else { format!("{count} faults, first") };
                 write!(f, "{faults}: {first}\n  see: pl-host replay {} {episode}", run.display())
             }
-            Notice::FlatSteps { steps, share, success, entropy } => {
-                let percent = 100.0 * share;
+            Notice::FlatSteps { steps, completions: 0, .. } => write!(
+                f,
+                "warning: in the last {steps} steps, there was no completion to train on\n  hint: prompts that leave room for \
+                 an answer: shorter ones, or a model with a longer context"
+            ),
+            Notice::FlatSteps { steps, share, success, entropy, .. } => {
+                let problem = match share {
+                    Some(share) => {
+                        let percent = 100.0 * share;
+                        format!(
+                            "{percent:.0} % of the groups had samples of equal reward, which teach nothing"
+                        )
+                    }
+                    None => "no completion had an advantage, which teaches nothing".to_owned(),
+                };
                 let nats = entropy.map_or(String::new(), |nats| format!(", entropy {nats:.2}"));
-                write!(
-                    f,
-                    "warning: in the last {steps} steps, {percent:.0} % of the groups had samples of equal reward, which teach \
-                     nothing{nats}\n  hint: {}",
-                    advice(*success, *entropy)
-                )
+                let advice = advice(*success, *entropy);
+                write!(f, "warning: in the last {steps} steps, {problem}{nats}\n  hint: {advice}")
             }
+            Notice::LimitChanged { evaluations } => write!(
+                f,
+                "warning: `limit` of {} was changed: scores before and after it aren't compared, and the best checkpoint so \
+                 far stays",
+                evaluations.join(", ")
+            ),
+            Notice::UntrainedIsBetter { untrained, best, step } => write!(
+                f,
+                "warning: the untrained team was better: success {untrained:.3} > {best:.3} of the best checkpoint (step \
+                 {step})\n  hint: a lower `train.learning_rate`, or more tasks in the evaluation (`limit`), which tell chance \
+                 from loss"
+            ),
             Notice::Fleet(FleetEvent::ServerDown { server, reason }) => {
                 write!(f, "warning: {server} has failed several times in a row: {reason}; others do its work")
             }

@@ -44,10 +44,8 @@ pub(crate) fn open_recorded(
     plugins: &BTreeMap<String, PathBuf>,
     trust: bool,
 ) -> Result<(CheckedWorkflow, Lock), Error> {
+    refuse_links(run)?;
     let is_own = is_own(run);
-    if !is_own {
-        refuse_links(run)?;
-    }
     let lock: Lock = RunFolder::read_json(run, "lock.json").map_err(Error::RunFolder)?;
     let mut stored = StoredWorkflow::read(run)?;
     for (name, file) in plugins {
@@ -64,7 +62,7 @@ pub(crate) fn open_recorded(
     let given = stored.given(run, &lock, trusted, &[]).with_files(plugins.values());
     let mut checked = stored.open(host, run, given)?.without_cluster();
     if trust {
-        checked.allow_wants();
+        checked.allow_required_permissions();
     }
     if !trusted {
         require_trust(run, &checked)?;

@@ -43,6 +43,13 @@ pub(crate) fn changed_settings(run: &Workflow, text: &Workflow) -> Vec<String> {
     differences
 }
 
+/// Returns the names of the evaluations whose number of tasks differs. Both workflows are of one run.
+pub(crate) fn changed_limits(old: &Workflow, new: &Workflow) -> Vec<String> {
+    let evaluations = old.evaluations.iter().zip(&new.evaluations);
+    let changed = evaluations.filter(|(old, new)| old.limit != new.limit);
+    changed.map(|(_, new)| new.name.clone()).collect()
+}
+
 /// Copies those settings that may change. Both workflows are of one run.
 pub(crate) fn copy_changeable_settings(from: &Workflow, to: &mut Workflow) {
     // Params act only through settings.
@@ -165,6 +172,10 @@ mod tests {
         new.evaluations[0].limit = 2;
         new.params.insert("count".to_owned(), 9.into());
         assert_eq!(fixed_settings(&old, &new, 10), Vec::<String>::new());
+        assert_eq!(
+            (changed_limits(&old, &new), changed_limits(&old, &old)),
+            (vec!["held_out".to_owned()], vec![])
+        );
     }
 
     #[test]

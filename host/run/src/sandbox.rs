@@ -187,7 +187,9 @@ impl Sandbox for LazyWorkers {
         match self.workers.get_or_init(|| self.start()).await {
             Ok(workers) => workers.execute(jobs).await,
             Err(reason) => {
-                let lost = || Verdict::from_sandbox(Ending::LostWorker, format!("sandbox: {reason}\n"), true);
+                // The machine's fault, which no program may be blamed for.
+                let lost =
+                    || Verdict::from_sandbox(Ending::LostWorker, format!("sandbox: {reason}\n"), false);
                 jobs.iter().map(|_| lost()).collect()
             }
         }

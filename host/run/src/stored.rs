@@ -13,7 +13,7 @@ use crate::diagnostics::Diagnostics;
 use crate::error::Error;
 use crate::host::Host;
 use crate::lock::recorded_permissions;
-use crate::permissions::Given;
+use crate::permissions::GrantedAccess;
 use crate::plugins::PluginCatalog;
 use crate::session::{Session, absolute};
 use crate::workflow::CheckedWorkflow;
@@ -96,12 +96,12 @@ impl StoredWorkflow {
     /// Returns what the run in `root` may use without a question. A `trusted` one has the folder of its workflow, what it was
     /// started with, and what its start was allowed; all of these stand in the run folder, so that of somebody else has the
     /// run folder alone. `more` stands on the command line.
-    pub(crate) fn given(&self, root: &Path, lock: &Lock, trusted: bool, more: &[Override]) -> Given {
+    pub(crate) fn given(&self, root: &Path, lock: &Lock, trusted: bool, more: &[Override]) -> GrantedAccess {
         if !trusted {
-            return Given::new(more, &self.folder).in_folder(root);
+            return GrantedAccess::new(more, &self.folder).in_folder(root);
         }
         let started: Vec<Override> = self.overrides.iter().map(Override::from).collect();
-        let mut given = Given::new(started.iter().chain(more), &self.folder);
+        let mut given = GrantedAccess::new(started.iter().chain(more), &self.folder);
         given.allow(recorded_permissions(lock));
         given
     }
@@ -110,7 +110,12 @@ impl StoredWorkflow {
     ///
     /// # Errors
     /// If the plugin engine can't be started.
-    pub(crate) fn open(self, host: &Host, root: &Path, given: Given) -> Result<CheckedWorkflow, Error> {
+    pub(crate) fn open(
+        self,
+        host: &Host,
+        root: &Path,
+        given: GrantedAccess,
+    ) -> Result<CheckedWorkflow, Error> {
         let text = RunFolder::read_text(root, "workflow.mas").unwrap_or_default();
         let plugins = PluginCatalog::new(host, &self.folder, given)?;
         let source = Source { name: self.workflow.name.clone(), text: text.clone() };
@@ -138,7 +143,7 @@ impl StoredWorkflow {
         host: &Host,
         root: &Path,
         more: &[Override],
-        given: Given,
+        given: GrantedAccess,
     ) -> Result<CheckedWorkflow, Error> {
         let path = root.join("workflow.mas");
         let text = RunFolder::read_text(root, "workflow.mas").map_err(Error::RunFolder)?;

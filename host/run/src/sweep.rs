@@ -176,11 +176,11 @@ impl Sweep {
     fn check(&self, host: &Host, cell: &SweepCell) -> Result<CheckedWorkflow, Error> {
         let mut given = self.given.clone();
         for setting in &cell.settings {
-            let setting = setting.parse().map_err(|error| Error::GridSetting {
+            let parsed = setting.parse::<Override>().map_err(|error| Error::GridSetting {
                 setting: setting.clone(),
-                problem: format!("{error}"),
+                problem: error.to_string(),
             })?;
-            given.push(setting);
+            given.push(Override { shown: format!("--grid {setting}"), ..parsed });
         }
         CheckedWorkflow::open(host, &self.file, &given)
     }

@@ -44,10 +44,10 @@ use crate::host::Host;
 use crate::lock::{allow_missing_starts, lock_of, start_date};
 use crate::memory::MemoryEstimate;
 use crate::origin::{is_own, refuse_links, require_trust};
-use crate::permissions::Given;
+use crate::permissions::GrantedAccess;
 use crate::plan::RunPlan;
 use crate::progress::Notice;
-use crate::resume::{changed_settings, copy_changeable_settings, fixed_settings};
+use crate::resume::{changed_limits, changed_settings, copy_changeable_settings, fixed_settings};
 use crate::run_folder;
 use crate::schedule::StepSchedule;
 use crate::session::{LocatedModels, Session, is_start_restored};
@@ -142,7 +142,7 @@ impl<'h> TrainingRun<'h> {
         let recorded = options.replay_schedule.as_deref();
         let repeat = |run| RepeatedSchedule::read(run, &checked.workflow, &schedule, &rollouts);
         let repeated = recorded.map(repeat).transpose()?;
-        note::warn_if_missing(host, checked);
+        note::warn(host, checked);
         let stored = StoredWorkflow::new(checked, &session);
         let folder = run_folder::create(host, options.folder.as_deref(), &checked.text, &stored, &lock)?;
         folder.write_json("plan.json", &RunPlan::new(host, checked, device).to_json())?;
@@ -179,10 +179,8 @@ impl<'h> TrainingRun<'h> {
         options: &ResumeOptions,
     ) -> Result<TrainingRun<'h>, Error> {
         let run_lock = RunFolder::lock(root).map_err(Error::RunFolder)?;
+        refuse_links(root)?;
         let is_own = is_own(root);
-        if !is_own {
-            refuse_links(root)?;
-        }
         let mut lock: Lock = RunFolder::read_json(root, "lock.json").map_err(Error::RunFolder)?;
         let mut stored = StoredWorkflow::read(root)?;
         let trusted = options.trust || is_own;
@@ -207,7 +205,7 @@ impl<'h> TrainingRun<'h> {
         let given = stored.given(root, &lock, trusted, overrides);
         let mut checked = options.cluster.applied_to(stored.clone().open(host, root, given)?)?;
         if options.trust {
-            checked.allow_wants();
+            checked.allow_required_permissions();
         }
         checked.require_permissions()?;
         let train = train_block(&checked.workflow)?.clone();
@@ -369,7 +367,7 @@ fn change_settings(
     stored: &mut StoredWorkflow,
     overrides: &[Override],
     state: &LoopState,
-    [given_before, given]: [Given; 2],
+    [given_before, given]: [GrantedAccess; 2],
 ) -> Result<(), Error> {
     let before = stored.with_overrides(host, root, &[], given_before)?;
     let differences = changed_settings(&stored.workflow, &before.workflow);
@@ -390,6 +388,10 @@ fn change_settings(
         && state.step > 0
     {
         host.notify(Notice::ScheduleStretched { before: old.steps, now: new.steps });
+    }
+    let evaluations = changed_limits(&before.workflow, &now.workflow);
+    if state.step > 0 && !evaluations.is_empty() {
+        host.notify(Notice::LimitChanged { evaluations });
     }
     copy_changeable_settings(&now.workflow, &mut stored.workflow);
     stored.overrides.extend(overrides.iter().map(StoredOverride::from));

@@ -19,10 +19,11 @@ use crate::error::locate::LocateError;
 use crate::host::Host;
 use crate::locate;
 use crate::memory::MemoryEstimate;
-use crate::permissions::{AccessKind, Given, Want};
+use crate::not_found::{missing_files, unknown_names};
+use crate::permissions::{AccessKind, GrantedAccess, PermissionRequest};
 use crate::plugins::PluginCatalog;
+use crate::required_permissions::required_permissions;
 use crate::sandbox::LazyWorkers;
-use crate::wants::wants;
 
 /// Workflow that passed its check, with its plugins.
 pub struct CheckedWorkflow {
@@ -50,11 +51,11 @@ impl CheckedWorkflow {
     /// # Errors
     /// [`Error::Workflow`] with all diagnostics if the file has errors.
     pub fn open(host: &Host, file: &Path, overrides: &[Override]) -> Result<CheckedWorkflow, Error> {
-        let text = std::fs::read_to_string(file)
-            .map_err(|source| Error::Read { path: file.to_path_buf(), source })?;
+        let text = pl_dsl::read_text(file)
+            .map_err(|error| Error::ReadWorkflow { path: file.to_path_buf(), source: error.into() })?;
         let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
         let source = Source { name: file.display().to_string(), text };
-        let given = Given::new(overrides, &folder);
+        let given = GrantedAccess::new(overrides, &folder);
         CheckedWorkflow::check(host, source, folder, overrides, given)
     }
 
@@ -67,25 +68,20 @@ impl CheckedWorkflow {
         source: Source,
         folder: PathBuf,
         overrides: &[Override],
-        given: Given,
+        given: GrantedAccess,
     ) -> Result<CheckedWorkflow, Error> {
         let plugins = PluginCatalog::new(host, &folder, given)?;
         let checked = pl_dsl::check(&source, overrides, &plugins);
         let places = checked.places;
         let refused = plugins.refused();
-        let warnings = Diagnostics { refused, ..Diagnostics::new(checked.diagnostics, checked.sources) };
+        let mut warnings = Diagnostics { refused, ..Diagnostics::new(checked.diagnostics, checked.sources) };
         let Some(workflow) = checked.workflow else { return Err(Error::Workflow(warnings)) };
-        for model in &workflow.models {
-            locate::check_model_source(&model.source)
-                .map_err(|error| Error::LocateModel { model: model.name.clone(), source: Box::new(error) })?;
+        let unknown = unknown_names(&workflow, &places);
+        if !unknown.is_empty() {
+            warnings.add(unknown);
+            return Err(Error::Workflow(warnings));
         }
         let overrides = overrides.to_vec();
-        let environments = workflow.scenarios.iter().map(|scenario| &scenario.environment.tasks);
-        for tasks in environments.chain(workflow.evaluations.iter().map(|evaluation| &evaluation.tasks)) {
-            if let Tasks::Named(name) = tasks {
-                data::check_name(name).map_err(Error::LocateTasks)?;
-            }
-        }
         Ok(CheckedWorkflow {
             workflow,
             text: source.text,
@@ -100,9 +96,16 @@ impl CheckedWorkflow {
     }
 
     /// Returns what the workflow needs beyond its own folder, allowed or not, without what stands on the command line.
-    pub fn wants(&self) -> Vec<Want> {
+    pub fn required_permissions(&self) -> Vec<PermissionRequest> {
         let docker = self.workflow.sandbox.docker.as_ref().filter(|_| self.jobs.is_none());
-        wants(&self.workflow, self.cluster(), docker, &self.folder, &self.places, &self.plugins)
+        required_permissions(
+            &self.workflow,
+            self.cluster(),
+            docker,
+            &self.folder,
+            &self.places,
+            &self.plugins,
+        )
     }
 
     /// Ignores the `cluster` block, and what it needs: episodes are played by this process, or by machines that the user has
@@ -126,7 +129,7 @@ impl CheckedWorkflow {
     /// # Errors
     /// [`Error::NotAllowed`].
     pub fn require_permissions(&self) -> Result<(), Error> {
-        self.require(self.wants())
+        self.require(self.required_permissions())
     }
 
     /// Checks that the user has allowed all that the workflow reads, which is what a replay needs.
@@ -134,29 +137,32 @@ impl CheckedWorkflow {
     /// # Errors
     /// [`Error::NotAllowed`].
     pub(crate) fn require_reads(&self) -> Result<(), Error> {
-        let wants = self.wants().into_iter().filter(|want| want.access.kind() == AccessKind::Read);
-        self.require(wants.collect())
+        let requests = self
+            .required_permissions()
+            .into_iter()
+            .filter(|request| request.access.kind() == AccessKind::Read);
+        self.require(requests.collect())
     }
 
     /// Returns what the workflow needs beyond its own folder and was not allowed.
-    pub(crate) fn refused_wants(&self) -> Vec<Want> {
-        let mut wants = self.wants();
-        wants.retain(|want| !self.plugins.reads().allows(&want.access));
-        wants
+    pub(crate) fn refused_permissions(&self) -> Vec<PermissionRequest> {
+        let mut requests = self.required_permissions();
+        requests.retain(|request| !self.plugins.reads().allows(&request.access));
+        requests
     }
 
     /// Allows this workflow all that it needs, but no other.
-    pub(crate) fn allow_wants(&mut self) {
-        let wants = self.wants();
-        self.plugins.allow(wants.into_iter().map(|want| want.access));
+    pub(crate) fn allow_required_permissions(&mut self) {
+        let requests = self.required_permissions();
+        self.plugins.allow(requests.into_iter().map(|request| request.access));
     }
 
-    fn require(&self, mut wants: Vec<Want>) -> Result<(), Error> {
-        wants.retain(|want| !self.plugins.reads().allows(&want.access));
-        if wants.is_empty() {
+    fn require(&self, mut requests: Vec<PermissionRequest>) -> Result<(), Error> {
+        requests.retain(|request| !self.plugins.reads().allows(&request.access));
+        if requests.is_empty() {
             return Ok(());
         }
-        Err(Error::NotAllowed { workflow: self.workflow.name.clone(), wants })
+        Err(Error::NotAllowed { workflow: self.workflow.name.clone(), requests })
     }
 
     /// Checks that a file of the workflow may be read.
@@ -221,7 +227,13 @@ impl CheckedWorkflow {
 
     /// Adds the warnings that follow from a memory estimate.
     pub fn warn_of_memory(&mut self, memory: &MemoryEstimate) {
-        self.warnings.list.extend(memory.warnings());
+        self.warnings.add(memory.warnings());
+    }
+
+    /// Adds warnings about models, adapters, tasks and corpora that are not on this machine, so that a run would stop.
+    pub fn warn_of_missing_files(&mut self) {
+        let missing = missing_files(self);
+        self.warnings.add(missing);
     }
 
     fn plugin(&self, index: usize) -> Result<pl_plugin::Plugin, Error> {

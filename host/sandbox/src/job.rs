@@ -97,7 +97,8 @@ pub struct Verdict {
     pub reproducible: bool,
     /// Files of [`Job::output_files`] that exist.
     pub output_files: Vec<File>,
-    /// Verdicts of the cases, in their order. Empty for a job without cases.
+    /// Verdicts of the cases, in their order. Empty for a job without cases, and for a case.
+    #[serde(with = "case_verdicts")]
     pub cases: Vec<Verdict>,
     /// Resource usage.
     pub usage: Usage,
@@ -132,6 +133,43 @@ impl Verdict {
     }
 }
 
+/// Reads and writes the verdicts of cases without cases of their own. Messages come from processes that may lie: a type
+/// that held itself would let them nest until the reader's stack is full.
+mod case_verdicts {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Ending, File, Usage, Verdict};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(remote = "Verdict")]
+    struct Fields {
+        ending: Ending,
+        exit: Option<i32>,
+        stdout: String,
+        stderr: String,
+        reproducible: bool,
+        output_files: Vec<File>,
+        #[serde(skip)]
+        cases: Vec<Verdict>,
+        usage: Usage,
+    }
+
+    #[derive(Serialize)]
+    struct Written<'a>(#[serde(with = "Fields")] &'a Verdict);
+
+    #[derive(Deserialize)]
+    struct Read(#[serde(with = "Fields")] Verdict);
+
+    pub fn serialize<S: Serializer>(cases: &[Verdict], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(cases.iter().map(Written))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Verdict>, D::Error> {
+        let cases = Vec::<Read>::deserialize(deserializer)?;
+        Ok(cases.into_iter().map(|Read(verdict)| verdict).collect())
+    }
+}
+
 /// Returns printed bytes as text, with a mark at the end if they were `cut`.
 pub(crate) fn to_text(bytes: Vec<u8>, cut: bool) -> String {
     let kept = bytes.len();
@@ -144,4 +182,22 @@ pub(crate) fn to_text(bytes: Vec<u8>, cut: bool) -> String {
         text.push_str(&format!("[cut after {kept} bytes]\n"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use pl_supervisor::{decode, encode_frame};
+
+    use super::*;
+
+    #[test]
+    fn verdicts_do_not_nest() {
+        let case = Verdict { stdout: "1\n".to_owned(), exit: Some(0), ..Verdict::default() };
+        let verdict = Verdict { cases: vec![case.clone(), case], ..Verdict::default() };
+        let frame = encode_frame(&verdict).unwrap();
+        assert_eq!(decode::<Verdict>(&frame[4..]), Some(verdict));
+        // A verdict without anything but a case, which is such a verdict itself, and so on.
+        let nested: Vec<u8> = [0, 0, 0, 0, 0, 0, 1].repeat(1_000_000);
+        assert_eq!(decode::<Verdict>(&nested), None);
+    }
 }

@@ -197,7 +197,7 @@ fn verdict(
             | GuestFault::Returned { .. }
             | GuestFault::Host(_)),
         ) => (Ending::Error, None, Some(fault.to_string())),
-        Err(fault @ (GuestFault::Call(_) | GuestFault::MachineMemory(_))) => {
+        Err(fault @ (GuestFault::Call(_) | GuestFault::Machine(_) | GuestFault::MachineMemory(_))) => {
             (Ending::LostWorker, None, Some(fault.to_string()))
         }
     };

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use pl_types::RequestOrigin;
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
@@ -88,7 +89,8 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .with_state(service)
 }
 
-/// Refuses requests without the server's key.
+/// Refuses requests without the server's key. A page of another site doesn't know it; without a key, such pages are told by their
+/// headers.
 async fn require_key(
     State(service): State<Arc<Service>>,
     headers: HeaderMap,
@@ -103,8 +105,26 @@ async fn require_key(
             let message = "send the server's key, with the header `Authorization: Bearer KEY`";
             return Err(ApiError::with_status(StatusCode::UNAUTHORIZED, message));
         }
+    } else {
+        refuse_other_sites(&headers)?;
     }
     Ok(next.run(request).await)
+}
+
+fn refuse_other_sites(headers: &HeaderMap) -> Result<(), ApiError> {
+    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
+    let origin = RequestOrigin::new(text);
+    let refused = |message: &str| Err(ApiError::with_status(StatusCode::FORBIDDEN, message));
+    if !origin.has_local_host() {
+        return refused(
+            "without a key, this server is asked by its address or as localhost, not by another name; start it with \
+             a key",
+        );
+    }
+    if origin.is_other_site() {
+        return refused("this request comes from a page of another site; start the server with a key");
+    }
+    Ok(())
 }
 
 /// Counts requests by route.

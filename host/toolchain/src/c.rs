@@ -10,7 +10,7 @@ use wit_bindgen_core::wit_parser::Resolve;
 
 use crate::error::{Error, Result};
 use crate::pip::{self, Wheel};
-use crate::process::{ProgressFn, capture, on_path, run};
+use crate::process::{ProgressFn, capture, command_on_path, on_path, run};
 use crate::project::{Profile, Project, World};
 use crate::{cache, component};
 
@@ -68,7 +68,8 @@ impl Zig {
         cache::folder(&yyjson, |partial| {
             progress(&format!("fetching yyjson to {}", yyjson.display()));
             pip::download_source("yyjson", YYJSON, partial)?;
-            let mut tar = Command::new("tar");
+            let mut tar =
+                command_on_path("tar").map_err(|e| Error::failed(format!("cannot start tar: {e}")))?;
             tar.current_dir(partial).args(["-xzf", "yyjson-4.0.6.tar.gz", "--strip-components=2"]);
             tar.args(["yyjson-4.0.6/yyjson/yyjson.c", "yyjson-4.0.6/yyjson/yyjson.h"]);
             run(&mut tar, "the archive that pip fetched does not contain yyjson")

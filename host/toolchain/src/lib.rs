@@ -24,6 +24,6 @@ pub use builder::{BuildOutput, build, fetch, find_tools};
 pub use component::encode;
 pub use error::{Error, Result};
 pub use example_model::{EXAMPLE_MODEL, fetch_example_model};
-pub use process::ProgressFn;
+pub use process::{ProgressFn, command_on_path, on_path};
 pub use project::{Language, Profile, Project, World};
 pub use scaffold::{create, create_pattern, create_team};

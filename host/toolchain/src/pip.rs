@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::cache;
 use crate::error::{Error, Result};
-use crate::process::{ProgressFn, run};
+use crate::process::{ProgressFn, command_on_path, run};
 
 /// A pinned wheel of the Python package index.
 #[derive(Debug, Clone, Copy)]
@@ -66,10 +66,7 @@ pub fn download_wheels(wheels: &[Wheel<'_>], folder: &Path) -> Result<()> {
     pip.args(["--only-binary", ":all:", "--python-version", "3.12", "--implementation", "cp"]);
     pip.args(["--abi", "cp312", "--abi", "none"]);
     pip.args(PLATFORMS.iter().flat_map(|platform| ["--platform", platform])).arg("--dest").arg(folder);
-    let status = pip
-        .stdout(std::io::stderr())
-        .status()
-        .map_err(|e| Error::failed(format!("cannot start python3 ({e}): install Python 3 with pip")))?;
+    let status = pip.stdout(std::io::stderr()).status().map_err(no_python)?;
     if status.success() {
         return Ok(());
     }
@@ -88,11 +85,15 @@ pub(crate) fn download_source(name: &str, requirement: &str, folder: &Path) -> R
 fn pip(command: &str, requirements: &str, folder: &Path) -> Result<Command> {
     let file = folder.join("requirements.txt");
     std::fs::write(&file, requirements).map_err(Error::io("write", &file))?;
-    let mut pip = Command::new("python3");
+    let mut pip = command_on_path("python3").map_err(no_python)?;
     // Isolated: a `pip.py` in the folder where the program was started must not run.
     pip.args(["-I", "-m", "pip", command, "--disable-pip-version-check", "--no-deps", "--require-hashes"]);
     pip.arg("--requirement").arg(file).stdin(Stdio::null());
     Ok(pip)
+}
+
+fn no_python(error: std::io::Error) -> Error {
+    Error::failed(format!("cannot start python3 ({error}): install Python 3 with pip"))
 }
 
 fn failure(names: &str) -> String {

@@ -24,8 +24,8 @@ pub(crate) enum ToolError {
     Timeout(Duration),
 }
 
-/// Returns the program that `name` refers to on the `PATH`.
-pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+/// Returns the program that `name` refers to on the `PATH`, of whose folders the relative ones are left out.
+pub fn on_path(name: &str) -> Option<PathBuf> {
     find_in(&std::env::var_os("PATH")?, name)
 }
 
@@ -33,6 +33,23 @@ pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
 fn find_in(path: &OsStr, name: &str) -> Option<PathBuf> {
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     folders.map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// Returns a command of a program on the `PATH`. A command of a bare name would look in relative folders too.
+///
+/// # Errors
+/// [`NotFound`](std::io::ErrorKind::NotFound).
+pub fn command_on_path(name: &str) -> std::io::Result<Command> {
+    let missing = || std::io::Error::new(std::io::ErrorKind::NotFound, format!("{name} is not on the PATH"));
+    on_path(name).map(Command::new).ok_or_else(missing)
+}
+
+/// Runs a program on the `PATH`, whose command is completed by `with`, and returns its stdout.
+pub(crate) fn capture_on_path(
+    name: &str,
+    with: impl FnOnce(&mut Command) -> &mut Command,
+) -> std::result::Result<String, ToolError> {
+    capture(with(&mut command_on_path(name)?))
 }
 
 /// Runs a command and returns its stdout.
@@ -107,6 +124,9 @@ mod tests {
         for relative in ["", ".", "src/..", ":"] {
             assert_eq!(find_in(OsStr::new(relative), "Cargo.toml"), None, "{relative:?}");
         }
+        let missing = command_on_path("no-such-program").unwrap_err();
+        assert_eq!(missing.to_string(), "no-such-program is not on the PATH");
+        assert!(Path::new(command_on_path("sh").unwrap().get_program()).is_absolute());
     }
 
     #[test]

@@ -141,7 +141,8 @@ impl Project {
         if !file.is_file() {
             return Err(Error::project(
                 &file,
-                "this file is missing, so the folder is not a plugin project; `pl-host plugin new NAME` creates one",
+                "this file is missing, so the folder is not a plugin project; `pl-host plugin new NAME --lang \
+                 LANGUAGE` creates one",
             ));
         }
         let text = std::fs::read_to_string(&file).map_err(Error::io("read", &file))?;
@@ -195,17 +196,17 @@ pub(crate) fn main_file(language: Language, name: &str) -> PathBuf {
     }
 }
 
-/// Reason why a name is not allowed for a plugin.
+/// Reason why a name is not allowed for a plugin or a project.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NameError {
     #[error(
-        "{0:?} can't be the name of a plugin: it must begin with a lower-case letter, followed by lower-case letters, \
+        "{0:?} can't be used as a name: it must begin with a lower-case letter, followed by lower-case letters, \
          digits and `_`"
     )]
     Characters(String),
-    #[error("{0:?} can't be the name of a plugin: it is longer than 64 characters")]
+    #[error("{0:?} can't be used as a name: it is longer than 64 characters")]
     Length(String),
-    #[error("{0:?} can't be the name of a plugin: it is reserved; choose another one")]
+    #[error("{0:?} can't be used as a name: it is reserved; choose another one")]
     Reserved(String),
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::process::{ProgressFn, capture, run_for};
+use crate::process::{ProgressFn, ToolError, capture, command_on_path, run_for};
 
 mod debian;
 
@@ -75,9 +75,10 @@ impl Toolchain {
         }
         let library = library(folder)?;
         progress(&format!("installing {TARGET} with rustup"));
-        let mut rustup = Command::new("rustup");
-        rustup.args(["target", "add", TARGET]).current_dir(folder);
-        let refusal = match run_for(&mut rustup, RUSTUP_TIMEOUT) {
+        let added = command_on_path("rustup").map_err(ToolError::from).and_then(|mut rustup| {
+            run_for(rustup.args(["target", "add", TARGET]).current_dir(folder), RUSTUP_TIMEOUT)
+        });
+        let refusal = match added {
             Ok(()) if has_target(&library) => return Ok(Self::Installed),
             Ok(()) => format!("it has installed nothing in {}", library.display()),
             Err(e) => e.to_string(),
@@ -109,7 +110,10 @@ impl Toolchain {
     /// # Errors
     /// [`Error::Failed`] if cargo does not start, or if the sources don't compile or are not a plugin.
     pub fn compile(&self, guest: &Crate) -> Result<PathBuf> {
-        let mut cargo = Command::new(toolchain_program("cargo"));
+        let no_cargo = |e: std::io::Error| {
+            Error::failed(format!("cargo does not start ({e}): install Rust from https://rustup.rs"))
+        };
+        let mut cargo = toolchain_command("cargo").map_err(no_cargo)?;
         cargo.current_dir(guest.folder);
         // These flags are meant for programs of this machine.
         for name in [
@@ -133,9 +137,7 @@ impl Toolchain {
         if let Self::FromSource(web) = self {
             web.configure(&mut cargo, TARGET);
         }
-        let output = cargo.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(|e| {
-            Error::failed(format!("cargo does not start ({e}): install Rust from https://rustup.rs"))
-        })?;
+        let output = cargo.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(no_cargo)?;
         let name = guest.package.map_or_else(|| guest.folder.display().to_string(), str::to_owned);
         if !output.status.success() {
             return Err(Error::failed(format!("{name} does not compile; the compiler's messages are above")));
@@ -175,9 +177,10 @@ fn module_file(messages: &[u8]) -> Option<PathBuf> {
 
 /// Returns `lib/rustlib` of the toolchain for `folder`.
 fn library(folder: &Path) -> Result<PathBuf> {
-    let mut rustc = Command::new(toolchain_program("rustc"));
-    let sysroot =
-        capture(rustc.args(["--print", "sysroot"]).current_dir(folder)).map_err(|e| Error::NoTool {
+    let sysroot = toolchain_command("rustc")
+        .map_err(ToolError::from)
+        .and_then(|mut rustc| capture(rustc.args(["--print", "sysroot"]).current_dir(folder)))
+        .map_err(|e| Error::NoTool {
             missing: format!("rustc, which builds Rust plugins, does not start: {e}"),
             ways: vec![format!("install Rust from https://rustup.rs, then `rustup target add {TARGET}`")],
         })?;
@@ -188,12 +191,13 @@ fn has_target(library: &Path) -> bool {
     library.join(TARGET).join("lib").is_dir()
 }
 
-/// Returns the program next to the cargo that runs this one, if any, so that both belong to one toolchain.
-fn toolchain_program(name: &str) -> PathBuf {
-    std::env::var_os("CARGO")
-        .map(|cargo| PathBuf::from(cargo).with_file_name(name))
-        .filter(|path| path.is_file())
-        .unwrap_or_else(|| PathBuf::from(name))
+/// Returns a command of the program next to the cargo that runs this one, if any, so that both belong to one toolchain.
+fn toolchain_command(name: &str) -> std::io::Result<Command> {
+    let beside = std::env::var_os("CARGO").map(|cargo| PathBuf::from(cargo).with_file_name(name));
+    match beside.filter(|path| path.is_file()) {
+        Some(program) => Ok(Command::new(program)),
+        None => command_on_path(name),
+    }
 }
 
 #[cfg(test)]

@@ -56,6 +56,10 @@ pub fn create_team(name: &str, parent: &Path) -> Result<PathBuf> {
 pub fn create_pattern(name: &str, parent: &Path, pattern: &str, members: &str) -> Result<PathBuf> {
     create_folder(name, parent, |folder| {
         for (path, text) in embedded::files_below("templates/pattern") {
+            // A team of one agent has no use for the second policy.
+            let is_alone = !members.contains("policy = checker");
+            let unused = |line: &str| is_alone && line.starts_with("policy checker ");
+            let text: String = text.split_inclusive('\n').filter(|line| !unused(line)).collect();
             let text = text.replace(TEAM, name).replace(PATTERN, pattern).replace(MEMBERS, members);
             embedded::write(&folder.join(target_path(path, TEAM, name)), &text)?;
         }
@@ -165,6 +169,9 @@ mod tests {
         let team = create_pattern("duo", folder.path(), "debate", "turns { }\n").unwrap();
         let text = std::fs::read_to_string(team.join("duo.mas")).unwrap();
         assert!(text.contains("turns { }\n\nreward") && text.contains("`debate`"), "{text}");
+        assert!(text.contains("policy solver ") && !text.contains("checker"), "{text}");
+        let two = create_pattern("two", folder.path(), "debate", "agent b = std.chat { policy = checker }\n");
+        assert!(std::fs::read_to_string(two.unwrap().join("two.mas")).unwrap().contains("policy checker "));
         for file in ["duo.mas", "README.md", ".gitignore"] {
             let text = std::fs::read_to_string(team.join(file)).unwrap();
             assert!(!text.is_empty() && !text.contains("my_"), "{file}: {text}");

@@ -15,6 +15,9 @@
 //! baseline, and in units of its deviation, its advantages are exactly 0. (For a group of one, verl keeps the
 //! return itself.)
 //!
+//! An agent's turns of one episode may belong to the same group. Together they count as one of its `n` members: an episode
+//! with more turns does not weigh more, and `leave_one_out` leaves out the whole episode.
+//!
 //! `batch` whitens the advantages of all tokens of the policy's batch ([`whiten`]; verl's `masked_whiten`). TRL's
 //! `batch` divides by the deviation of the batch's rewards instead.
 //!
@@ -49,46 +52,100 @@ pub struct GroupedAdvantages {
     pub flat_groups: usize,
 }
 
+/// Return of a turn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TurnReturn {
+    /// Equal for the turns of an agent in one episode.
+    pub episode: usize,
+    pub value: f64,
+}
+
+/// Statistics of the returns of a group, in which each episode counts once.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct GroupStatistics {
+    /// Sum of the returns of each episode and their number.
+    episodes: BTreeMap<usize, (f64, f64)>,
+    /// Sum of the means of the episodes.
+    sum: f64,
+    /// Mean of the episodes.
+    pub mean: f64,
+    /// Sample standard deviation (divisor n - 1). A single episode deviates by 0.
+    pub deviation: f64,
+}
+
+impl GroupStatistics {
+    pub fn new(returns: &[TurnReturn]) -> Self {
+        let mut episodes: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
+        for turn in returns {
+            let (sum, turns) = episodes.entry(turn.episode).or_default();
+            *sum += turn.value;
+            *turns += 1.0;
+        }
+        let n = episodes.len() as f64;
+        let weighted = |of: &dyn Fn(f64) -> f64| -> f64 {
+            returns.iter().map(|turn| of(turn.value) / episodes[&turn.episode].1).sum()
+        };
+        let sum = weighted(&|value| value);
+        let mean = sum / n;
+        let squares = weighted(&|value| (value - mean).powi(2));
+        Self { sum, mean, deviation: (squares / (n - 1.0).max(1.0)).sqrt(), episodes }
+    }
+
+    /// Number of episodes.
+    pub fn size(&self) -> usize {
+        self.episodes.len()
+    }
+
+    /// Returns the mean of the episodes but one.
+    pub fn mean_without(&self, episode: usize) -> f64 {
+        let own = self.episodes.get(&episode).map_or(0.0, |(sum, turns)| sum / turns);
+        (self.sum - own) / (self.size() as f64 - 1.0)
+    }
+}
+
 /// Advantages within one group, in the order of `returns`. [`Scale::Batch`] is [`whiten`]'s part: here it is
 /// the same as [`Scale::None`].
-pub fn group_advantages(returns: &[f64], baseline: Baseline, scale: Scale) -> Vec<f64> {
-    // Tests the returns instead of their deviations: the mean of equal numbers can differ from them by
-    // rounding.
-    if is_flat(returns) && (baseline != Baseline::None || scale == Scale::Group) {
+pub fn group_advantages(returns: &[TurnReturn], baseline: Baseline, scale: Scale) -> Vec<f64> {
+    if says_nothing(returns) && (baseline != Baseline::None || scale == Scale::Group) {
         return vec![0.0; returns.len()];
     }
-    let n = returns.len() as f64;
-    let sum = returns.iter().sum::<f64>();
-    let (mean, deviation) = mean_and_deviation(returns);
+    let statistics = GroupStatistics::new(returns);
     let divisor = match scale {
-        Scale::Group => deviation + EPSILON,
+        Scale::Group => statistics.deviation + EPSILON,
         Scale::Batch | Scale::None => 1.0,
     };
-    let relative = |r: f64| match baseline {
-        Baseline::Mean => r - mean,
-        Baseline::LeaveOneOut => r - (sum - r) / (n - 1.0),
-        Baseline::None => r,
+    let relative = |turn: &TurnReturn| match baseline {
+        Baseline::Mean => turn.value - statistics.mean,
+        Baseline::LeaveOneOut => turn.value - statistics.mean_without(turn.episode),
+        Baseline::None => turn.value,
     };
-    returns.iter().map(|&r| relative(r) / divisor).collect()
+    returns.iter().map(|turn| relative(turn) / divisor).collect()
+}
+
+/// Returns true if a group says nothing about its members: they are of one episode, or equal. Their deviation does not
+/// tell: the mean of equal numbers can differ from them by rounding.
+fn says_nothing(returns: &[TurnReturn]) -> bool {
+    returns.windows(2).all(|pair| pair[0].episode == pair[1].episode)
+        || returns.windows(2).all(|pair| pair[0].value == pair[1].value)
 }
 
 /// Advantages of `returns`, each relative to its group. Members of a group are equal in `G`; they need not be
 /// adjacent.
 pub fn grouped_advantages<G: Ord>(
-    returns: impl IntoIterator<Item = (G, f64)>,
+    returns: impl IntoIterator<Item = (G, TurnReturn)>,
     baseline: Baseline,
     scale: Scale,
 ) -> GroupedAdvantages {
-    let mut members: BTreeMap<G, Vec<(usize, f64)>> = BTreeMap::new();
+    let mut members: BTreeMap<G, Vec<(usize, TurnReturn)>> = BTreeMap::new();
     let mut count = 0;
-    for (index, (group, value)) in returns.into_iter().enumerate() {
-        members.entry(group).or_default().push((index, value));
+    for (index, (group, turn)) in returns.into_iter().enumerate() {
+        members.entry(group).or_default().push((index, turn));
         count = index + 1;
     }
     let mut result = GroupedAdvantages { values: vec![0.0; count], groups: members.len(), flat_groups: 0 };
     for group in members.values() {
-        let returns: Vec<f64> = group.iter().map(|&(_, value)| value).collect();
-        result.flat_groups += usize::from(is_flat(&returns));
+        let returns: Vec<TurnReturn> = group.iter().map(|&(_, turn)| turn).collect();
+        result.flat_groups += usize::from(says_nothing(&returns));
         for (&(index, _), advantage) in group.iter().zip(group_advantages(&returns, baseline, scale)) {
             result.values[index] = advantage;
         }
@@ -190,8 +247,32 @@ mod tests {
     const GRPO: (Baseline, Scale) = (Baseline::Mean, Scale::Group);
     const BASELINES: [Baseline; 3] = [Baseline::Mean, Baseline::LeaveOneOut, Baseline::None];
 
+    /// Returns of different episodes.
+    fn apart(returns: &[f64]) -> Vec<TurnReturn> {
+        returns.iter().enumerate().map(|(episode, &value)| TurnReturn { episode, value }).collect()
+    }
+
     fn grpo(returns: &[f64]) -> Vec<f64> {
-        group_advantages(returns, GRPO.0, GRPO.1)
+        group_advantages(&apart(returns), GRPO.0, GRPO.1)
+    }
+
+    #[test]
+    fn an_episode_counts_once_however_many_turns_it_has() {
+        let turn = |episode, value| TurnReturn { episode, value };
+        // One turn with the return 1, four turns of another episode with 0.
+        let returns = [turn(0, 1.0), turn(1, 0.0), turn(1, 0.0), turn(1, 0.0), turn(1, 0.0)];
+        let plain = |returns: &[TurnReturn], baseline| group_advantages(returns, baseline, Scale::None);
+        assert_eq!(plain(&returns, Baseline::LeaveOneOut), [1.0, -1.0, -1.0, -1.0, -1.0]);
+        assert_eq!(plain(&returns, Baseline::Mean), [0.5, -0.5, -0.5, -0.5, -0.5]);
+        let scaled = group_advantages(&returns, Baseline::Mean, Scale::Group);
+        assert_eq!(scaled[..2], grpo(&[1.0, 0.0])[..]);
+        // Turns with different returns: the means of the episodes are 2 and 0, the squares (9 + 1) / 2 and 1.
+        let discounted = [turn(0, 4.0), turn(0, 0.0), turn(1, 0.0)];
+        assert_eq!(plain(&discounted, Baseline::LeaveOneOut), [4.0, 0.0, -2.0]);
+        assert_eq!(GroupStatistics::new(&discounted).mean, 1.0);
+        assert_eq!(GroupStatistics::new(&discounted).deviation, (0.5 * (9.0 + 1.0) + 1.0f64).sqrt());
+        // Turns of one episode are not compared with each other.
+        assert_eq!(plain(&discounted[..2], Baseline::Mean), [0.0, 0.0]);
     }
 
     #[test]
@@ -215,7 +296,7 @@ mod tests {
         for (value, sign) in grpo(&returns).iter().zip([1.0, -1.0, -1.0, 1.0]) {
             assert!((value - sign * expected).abs() < 1e-12);
         }
-        let plain = |baseline| group_advantages(&returns, baseline, Scale::None);
+        let plain = |baseline| group_advantages(&apart(&returns), baseline, Scale::None);
         assert_eq!(plain(Baseline::Mean), [0.5, -0.5, -0.5, 0.5]);
         assert_eq!(plain(Baseline::None), returns);
         let (up, down) = (1.0 - 1.0 / 3.0, -2.0 / 3.0);
@@ -227,13 +308,13 @@ mod tests {
         assert_eq!(grpo(&[]), Vec::<f64>::new());
         for baseline in [Baseline::Mean, Baseline::LeaveOneOut] {
             for scale in [Scale::Group, Scale::Batch, Scale::None] {
-                assert_eq!(group_advantages(&[0.7], baseline, scale), [0.0]);
+                assert_eq!(group_advantages(&apart(&[0.7]), baseline, scale), [0.0]);
                 // The mean of three times 0.1 is not 0.1 in binary.
-                assert_eq!(group_advantages(&[0.1; 3], baseline, scale), [0.0; 3]);
+                assert_eq!(group_advantages(&apart(&[0.1; 3]), baseline, scale), [0.0; 3]);
             }
         }
-        assert_eq!(group_advantages(&[0.1; 3], Baseline::None, Scale::Group), [0.0; 3]);
-        assert_eq!(group_advantages(&[0.1; 3], Baseline::None, Scale::None), [0.1; 3]);
+        assert_eq!(group_advantages(&apart(&[0.1; 3]), Baseline::None, Scale::Group), [0.0; 3]);
+        assert_eq!(group_advantages(&apart(&[0.1; 3]), Baseline::None, Scale::None), [0.1; 3]);
     }
 
     #[test]
@@ -283,7 +364,8 @@ mod tests {
             scaled: bool,
         ) {
             let scale = if scaled { Scale::Group } else { Scale::None };
-            let all = grouped_advantages(items.iter().copied(), baseline, scale);
+            let turns = apart(&items.iter().map(|item| item.1).collect::<Vec<_>>());
+            let all = grouped_advantages(items.iter().map(|item| item.0).zip(turns), baseline, scale);
             prop_assert_eq!(all.values.len(), items.len());
             let mut groups = 0;
             for group in 0u8..6 {
@@ -294,7 +376,7 @@ mod tests {
                     .filter(|(i, _)| i.0 == group)
                     .map(|(_, a)| *a)
                     .collect();
-                prop_assert_eq!(&got, &group_advantages(&returns, baseline, scale));
+                prop_assert_eq!(&got, &group_advantages(&apart(&returns), baseline, scale));
                 groups += usize::from(!returns.is_empty());
             }
             prop_assert_eq!(all.groups, groups);
@@ -323,7 +405,7 @@ mod tests {
         ) {
             let plain: Vec<f64> = returns.iter().map(|&r| f64::from(r)).collect();
             let shifted: Vec<f64> = returns.iter().map(|&r| f64::from(r + shift)).collect();
-            let advantages = |returns: &[f64]| group_advantages(returns, baseline, Scale::Group);
+            let advantages = |returns: &[f64]| group_advantages(&apart(returns), baseline, Scale::Group);
             for (a, b) in advantages(&plain).iter().zip(advantages(&shifted)) {
                 prop_assert!((a - b).abs() < 1e-9);
             }

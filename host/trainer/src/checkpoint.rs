@@ -62,7 +62,8 @@ pub struct Checkpoints {
 
 impl Checkpoints {
     /// Manages the checkpoints in `folder`, which is created when it is needed. The newest `keep` (at least
-    /// one) and the best are kept. The symbolic link `best` points to the best.
+    /// one) and the best are kept. The symbolic link `best` points to the best. If the evaluation was changed, the
+    /// best by earlier evaluations are kept too.
     pub fn new(folder: impl Into<PathBuf>, keep: u32) -> Self {
         Self { folder: folder.into(), keep: keep.max(1) as usize }
     }
@@ -70,15 +71,20 @@ impl Checkpoints {
     /// All complete checkpoints, oldest first.
     ///
     /// # Errors
-    /// If the folder cannot be read.
+    /// If the folder or the manifest of a checkpoint cannot be read.
     pub fn list(&self) -> Result<Vec<CheckpointInfo>, Error> {
         let mut checkpoints = Vec::new();
         for path in list_folder(&self.folder)? {
             let name = path.file_name().and_then(|name| name.to_str());
             let step = name.and_then(|name| name.strip_prefix(PREFIX)).and_then(|step| step.parse().ok());
             if let Some(step) = step {
-                // A damaged checkpoint is listed too, so that loading it reports the damage.
-                let score = Manifest::read(&path).ok().and_then(|manifest| manifest.score());
+                let score = match Manifest::read(&path) {
+                    Ok(manifest) => manifest.score(),
+                    // Without its score, another checkpoint would be the best.
+                    Err(error @ Error::Io { .. }) => return Err(error),
+                    // A damaged checkpoint is listed too, so that loading it reports the damage.
+                    Err(_) => None,
+                };
                 checkpoints.push(CheckpointInfo { step, path, score });
             }
         }
@@ -100,11 +106,11 @@ impl Checkpoints {
     /// # Errors
     /// The errors of [`Checkpoints::list`].
     pub fn best(&self) -> Result<Option<CheckpointInfo>, Error> {
-        Ok(best(self.list()?))
+        Ok(best(&self.list()?).cloned())
     }
 
     /// Saves the learners after `step` training steps together with the run's `state`, then removes
-    /// checkpoints that are neither among the newest nor the best. Replaces a checkpoint of the same step.
+    /// checkpoints that are neither among the newest nor the best of an evaluation. Replaces a checkpoint of the same step.
     /// Returns the checkpoint's folder.
     ///
     /// # Errors
@@ -162,17 +168,21 @@ impl Checkpoints {
     }
 
     /// Removes the remains of interrupted operations, and checkpoints that are neither among the newest nor
-    /// the best. A resumed run calls this, because it may have been killed during a removal.
+    /// the best of an evaluation. A resumed run calls this, because it may have been killed during a removal.
     ///
     /// # Errors
     /// If a file operation fails.
     pub fn tidy(&self) -> Result<(), Error> {
         self.remove_partial()?;
         let checkpoints = self.list()?;
-        let best = best(checkpoints.clone());
-        self.link_best(best.as_ref())?;
+        self.link_best(best(&checkpoints))?;
+        // Scores of different evaluations tell nothing about each other.
+        let is_best = |info: &CheckpointInfo| {
+            let score = info.score.as_ref();
+            score.is_some_and(|score| best_by(&checkpoints, &score.evaluation) == Some(info))
+        };
         let surplus = checkpoints.len().saturating_sub(self.keep);
-        for checkpoint in checkpoints.iter().take(surplus).filter(|info| Some(*info) != best.as_ref()) {
+        for checkpoint in checkpoints.iter().take(surplus).filter(|info| !is_best(info)) {
             retire(&checkpoint.path, "")?;
         }
         self.remove_partial()
@@ -203,21 +213,25 @@ impl Checkpoints {
     }
 }
 
-/// The checkpoint with the highest score, the earliest of equals.
-fn best(checkpoints: Vec<CheckpointInfo>) -> Option<CheckpointInfo> {
-    let newest =
-        checkpoints.iter().rev().find_map(|checkpoint| checkpoint.score.as_ref())?.evaluation.clone();
+/// The best checkpoint by the evaluation that scored the newest scored one.
+fn best(checkpoints: &[CheckpointInfo]) -> Option<&CheckpointInfo> {
+    let newest = checkpoints.iter().rev().find_map(|checkpoint| checkpoint.score.as_ref())?;
+    best_by(checkpoints, &newest.evaluation)
+}
+
+/// The checkpoint with the highest score of an evaluation, the earliest of equals.
+fn best_by<'c>(checkpoints: &'c [CheckpointInfo], evaluation: &str) -> Option<&'c CheckpointInfo> {
     let value = |checkpoint: &CheckpointInfo| {
         checkpoint
             .score
             .as_ref()
-            .filter(|score| score.evaluation == newest)
+            .filter(|score| score.evaluation == evaluation)
             .map_or(f64::NAN, |score| score.value)
     };
     checkpoints
-        .into_iter()
+        .iter()
         .filter(|checkpoint| !value(checkpoint).is_nan())
-        .reduce(|best, checkpoint| if value(&checkpoint) > value(&best) { checkpoint } else { best })
+        .reduce(|best, checkpoint| if value(checkpoint) > value(best) { checkpoint } else { best })
 }
 
 /// Renames a checkpoint to a partial one, so that an interrupted removal leaves nothing that looks complete.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pl_types::Credit;
 
-use crate::advantage::mean_and_deviation;
+use crate::advantage::{GroupStatistics, TurnReturn};
 
 /// Credit of a return that is compared with no other.
 pub(crate) fn alone(value: f64) -> Credit {
@@ -12,18 +12,23 @@ pub(crate) fn alone(value: f64) -> Credit {
 }
 
 /// Credits of returns within their groups, in the given order. Members of a group are equal in `G`.
-pub(crate) fn grouped<G: Ord>(returns: impl IntoIterator<Item = (G, f64)>) -> Vec<Credit> {
-    let mut groups: BTreeMap<G, Vec<(usize, f64)>> = BTreeMap::new();
+pub(crate) fn grouped<G: Ord>(returns: impl IntoIterator<Item = (G, TurnReturn)>) -> Vec<Credit> {
+    let mut groups: BTreeMap<G, Vec<(usize, TurnReturn)>> = BTreeMap::new();
     let mut credits = Vec::new();
-    for (index, (group, value)) in returns.into_iter().enumerate() {
-        groups.entry(group).or_default().push((index, value));
-        credits.push(alone(value));
+    for (index, (group, turn)) in returns.into_iter().enumerate() {
+        groups.entry(group).or_default().push((index, turn));
+        credits.push(alone(turn.value));
     }
     for members in groups.into_values() {
-        let values: Vec<f64> = members.iter().map(|&(_, value)| value).collect();
-        let (group_mean, group_deviation) = mean_and_deviation(&values);
-        for (index, value) in members {
-            credits[index] = Credit { value, group_size: values.len() as u32, group_mean, group_deviation };
+        let turns: Vec<TurnReturn> = members.iter().map(|&(_, turn)| turn).collect();
+        let group = GroupStatistics::new(&turns);
+        for (index, TurnReturn { value, .. }) in members {
+            credits[index] = Credit {
+                value,
+                group_size: group.size() as u32,
+                group_mean: group.mean,
+                group_deviation: group.deviation,
+            };
         }
     }
     credits
@@ -35,7 +40,8 @@ mod tests {
 
     #[test]
     fn a_return_has_the_mean_and_the_deviation_of_its_own_group() {
-        let credits = grouped([("a", 1.0), ("b", 5.0), ("a", 3.0)]);
+        let turn = |episode, value| TurnReturn { episode, value };
+        let credits = grouped([("a", turn(0, 1.0)), ("b", turn(1, 5.0)), ("a", turn(2, 3.0))]);
         let deviation = 2f64.sqrt();
         assert_eq!(
             credits,

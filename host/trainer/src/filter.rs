@@ -3,7 +3,7 @@
 //! Filters see the groups in which returns are compared ([`compared_by`]) and leave out, in this order:
 //!
 //! - `flat_groups = drop`: groups whose completions all have the same return (dynamic sampling; Yu et al. 2025,
-//!   arXiv:2503.14476, section 3.2);
+//!   arXiv:2503.14476, section 3.2). A group of one is left out only if advantages are relative to the group;
 //! - `drop_groups`: of the `n` groups left, the `⌊share · n⌋` with the smallest mean or standard deviation of
 //!   returns (StarPO-S; Wang et al. 2025, arXiv:2504.20073, section 4.1);
 //! - `outliers`: of each group left, the completions whose return is further than `outliers` standard deviations
@@ -14,7 +14,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pl_dsl::workflow::objective::{Advantage, DropBy, FlatGroups, GroupBy, Objective, PolicyTraining};
+use pl_dsl::workflow::objective::{
+    Advantage, Baseline, DropBy, FlatGroups, GroupBy, Objective, PolicyTraining, Scale,
+};
 use pl_types::{Group, Transition};
 
 use crate::advantage::{group_of, is_flat, mean_and_deviation};
@@ -46,6 +48,12 @@ pub fn compared_by(objective: &Objective) -> GroupBy {
     }
 }
 
+/// Returns true if a completion without others in its group has an advantage.
+fn trains_alone(objective: &Objective) -> bool {
+    let is_relative = objective.baseline != Baseline::None || objective.scale == Scale::Group;
+    objective.advantage != Advantage::Group || !is_relative
+}
+
 /// Applies the filters of an objective to a policy's completions of a step, given by their groups and returns.
 pub fn left_out(objective: &Objective, completions: impl IntoIterator<Item = (Group, f64)>) -> LeftOut {
     let mut groups: BTreeMap<Group, Vec<(usize, f64)>> = BTreeMap::new();
@@ -58,8 +66,9 @@ pub fn left_out(objective: &Objective, completions: impl IntoIterator<Item = (Gr
     let mut left: Vec<Vec<(usize, f64)>> = groups.into_values().collect();
     let values = |group: &[(usize, f64)]| group.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
     if objective.flat_groups == FlatGroups::Drop {
+        let trains_alone = trains_alone(objective);
         left.retain(|group| {
-            let keeps = !is_flat(&values(group));
+            let keeps = !is_flat(&values(group)) || (trains_alone && group.len() == 1);
             if !keeps {
                 result.flat_groups += 1;
                 result.drop_all(group);
@@ -176,6 +185,33 @@ mod tests {
         assert_eq!(positions(&Objective { outliers: 1.2, ..plain }), (vec![], vec![]));
         let counts = left_out(&Objective { drop_groups: 0.5, outliers: 1.1, ..flat }, completions());
         assert_eq!((counts.flat_groups, counts.dropped_groups, counts.outliers), (1, 1, 1));
+    }
+
+    #[test]
+    fn groups_of_one_are_flat_only_if_advantages_are_relative_to_the_group() {
+        let grouped = Objective { flat_groups: FlatGroups::Drop, ..objective() };
+        let plain = Objective {
+            advantage: Advantage::Return,
+            baseline: Baseline::None,
+            scale: Scale::Batch,
+            ..grouped
+        };
+        let critic = Objective { advantage: Advantage::Gae, ..plain };
+        let own = Objective { advantage: Advantage::Group, ..plain };
+        // The second task has two samples of equal return.
+        let completions = || [(group(0), 1.0), (group(1), 1.0), (group(1), 1.0)];
+        let out = |objective: &Objective| left_out(objective, completions()).completions;
+        assert_eq!(out(&grouped), [true, true, true]);
+        for objective in [plain, critic, own] {
+            assert_eq!(out(&objective), [false, true, true], "{objective:?}");
+        }
+        // One sample for each task: every task trains the policy, so none is replaced.
+        let transitions = [transition(0, 0, 2, 2), transition(0, 1, 2, 2)];
+        let tasks = |objective: Objective| {
+            let training = Some(PolicyTraining { objective, ..training() });
+            tasks_without_spread(&transitions, &[training], 1).len()
+        };
+        assert_eq!((tasks(plain), tasks(critic), tasks(grouped)), (0, 0, 2));
     }
 
     #[test]

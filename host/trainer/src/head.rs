@@ -144,8 +144,7 @@ pub fn forward_backward(
         && let Some((kernels, unembed)) = kernels(input, unembed)
     {
         let head = FusedHead::new(kernels);
-        let total = options.unembed_gradient;
-        return without_logits(&head, input, unembed, KERNEL_CHUNK, total, derivative);
+        return without_logits(&head, input, unembed, options, KERNEL_CHUNK, derivative);
     }
     let hidden_gradient = no_grad(|| input.hidden.f_empty_like())?;
     let mut entropies = Vec::new();
@@ -279,14 +278,13 @@ fn kernels<'a>(input: &HeadInput<'_>, unembed: &'a WeightMatrix) -> Option<(Arc<
     (input.support.is_none() && FusedHead::supports(input.hidden, unembed)).then_some((open, unembed))
 }
 
-/// [`forward_backward`] with a head that computes logits twice instead of keeping them. It always computes
-/// the entropy.
+/// [`forward_backward`] with a head that computes logits twice instead of keeping them, in chunks of `chunk` rows.
 fn without_logits(
     head: &dyn TokenHead,
     input: &HeadInput<'_>,
     unembed: &Tensor,
+    options: &HeadOptions<'_>,
     chunk: i64,
-    unembed_gradient: Option<&Tensor>,
     mut derivative: impl FnMut(Range<i64>, &Tensor) -> Result<Tensor, TchError>,
 ) -> Result<HeadOutput, TchError> {
     let count = input.hidden.size()[0];
@@ -301,14 +299,13 @@ fn without_logits(
             cuda::head::HeadRows { hidden: &hidden, tokens: &tokens, temperatures: temperatures.as_ref() };
         let scores = head.forward(&rows, unembed)?;
         let slopes = derivative(start..start + length, &scores.logp)?;
-        gradients.push(head.backward(&rows, unembed, &scores, &slopes, unembed_gradient)?);
+        gradients.push(head.backward(&rows, unembed, &scores, &slopes, options.unembed_gradient)?);
         entropies.push(scores.entropy);
         start += length;
     }
-    Ok(HeadOutput {
-        hidden_gradient: Tensor::f_cat(&gradients, 0)?,
-        entropy: Some(Tensor::f_cat(&entropies, 0)?),
-    })
+    // The head computes the entropies in any case.
+    let entropy = if options.entropy { Some(Tensor::f_cat(&entropies, 0)?) } else { None };
+    Ok(HeadOutput { hidden_gradient: Tensor::f_cat(&gradients, 0)?, entropy })
 }
 
 #[cfg(test)]

@@ -47,3 +47,4 @@ pub use metrics::{LearnerUpdate, StepMetrics, UpdateMetrics};
 pub use plan::Sample;
 pub use policy_setup::ADAPTER_CONFIG;
 pub use trainer::{LearnerTraining, ServedPolicy, Trainer, UpdateProgress};
+pub use validate::check_transition;

@@ -18,7 +18,7 @@ pub fn penalty(tokens: usize, max_tokens: u32, buffer: u32, largest: f64) -> f64
     if over <= 0.0 { 0.0 } else { largest * (over / f64::from(buffer.max(1))).min(1.0) }
 }
 
-/// Amount by which the objective lowers a transition's reward. 0 unless it penalises overlong completions.
+/// Amount by which a completion lowers the reward of its turn. 0 unless the objective penalises overlong completions.
 pub(crate) fn reward_penalty(objective: &Objective, transition: &Transition) -> f64 {
     let tokens = transition.completion.len();
     match objective.overlong {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tch::{TchError, Tensor};
 
 use crate::advantage::{
-    GroupedAdvantages, ema_advantages, group_of, grouped_advantages, shuffled_positions, whiten,
+    GroupedAdvantages, TurnReturn, ema_advantages, group_of, grouped_advantages, shuffled_positions, whiten,
 };
 use crate::correction::{CorrectionBounds, correction_weights};
 use crate::credit;
@@ -249,8 +249,8 @@ impl PolicyBatch<'_> {
         state: &mut ObjectiveState,
     ) -> TokenAdvantages {
         let mut rewards: Vec<f64> = self.outcomes.iter().map(|outcome| outcome.reward).collect();
-        for (reward, transition) in rewards.iter_mut().zip(&self.transitions) {
-            *reward -= reward_penalty(objective, transition);
+        for (index, transition) in self.transitions.iter().enumerate() {
+            rewards[trajectories.turn_of(index)] -= reward_penalty(objective, transition);
         }
         if let Some(values) = &self.values {
             self.shuffle(objective, trajectories, &mut rewards);
@@ -279,7 +279,9 @@ impl PolicyBatch<'_> {
         let values = match objective.advantage {
             Advantage::Group => {
                 let group = |index: usize| group_of(&self.transitions[index].group, objective.group_by);
-                let kept: Vec<_> = compared.iter().map(|&index| (group(index), returns[index])).collect();
+                // The last turn of its path stands for an episode.
+                let turn = |index| TurnReturn { episode: trajectories.last(index), value: returns[index] };
+                let kept: Vec<_> = compared.iter().map(|&index| (group(index), turn(index))).collect();
                 for (&index, credit) in compared.iter().zip(credit::grouped(kept.clone())) {
                     credits[index] = credit;
                 }

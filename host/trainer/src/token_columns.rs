@@ -221,6 +221,7 @@ pub(crate) struct TokenMeasurements {
     pub(crate) log_ratio: Vec<Tensor>,
     /// Importance weights with their rows.
     pub(crate) weights: Vec<(i64, Tensor)>,
+    /// Entropies. `None` after the first pass.
     pub(crate) entropy: Option<Tensor>,
     /// Value losses and flags of clipped values, with their first rows.
     pub(crate) values: Vec<(i64, Tensor, Tensor)>,

@@ -5,8 +5,11 @@ use pl_types::Transition;
 
 use crate::error::Error;
 
-/// Checks a transition against the model of its policy.
-pub(crate) fn check_transition(config: &Config, step: u64, t: &Transition) -> Result<(), Error> {
+/// Checks a transition against the model of its policy, which is trained on it in `step`.
+///
+/// # Errors
+/// [`Error::Transition`] if the policy can't be trained on it.
+pub fn check_transition(config: &Config, step: u64, t: &Transition) -> Result<(), Error> {
     let refuse = |problem: String| refuse(step, t, problem);
     if t.prompt.is_empty() || t.completion.is_empty() {
         return Err(refuse("the prompt or the completion has no tokens".into()));

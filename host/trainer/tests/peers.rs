@@ -6,7 +6,7 @@
 use pl_dsl::workflow::objective::{
     Aggregation, Baseline, Correction, KlEstimator, Objective, Ratio, Scale, TrustRegion,
 };
-use pl_trainer::advantage::{EPSILON, group_advantages, grouped_advantages, whiten};
+use pl_trainer::advantage::{EPSILON, TurnReturn, group_advantages, grouped_advantages, whiten};
 use pl_trainer::aggregation::{CompletionCounts, token_weight};
 use pl_trainer::correction::{CorrectionBounds, correction_weights};
 use pl_trainer::kl::{kl_divergence, next_coefficient};
@@ -274,6 +274,11 @@ fn corrections_equal_those_of_verl() {
     }
 }
 
+/// Returns of different episodes.
+fn apart(returns: &[f64]) -> Vec<TurnReturn> {
+    returns.iter().enumerate().map(|(episode, &value)| TurnReturn { episode, value }).collect()
+}
+
 #[test]
 fn advantages_equal_those_of_trl() {
     let reference = &trl()["advantages"];
@@ -283,7 +288,7 @@ fn advantages_equal_those_of_trl() {
     let (scaled, plain) = (numbers(&reference["group_scaled"]), numbers(&reference["unscaled"]));
     for (index, rewards) in rewards.chunks(group).enumerate() {
         let own = index * group..(index + 1) * group;
-        let unscaled = group_advantages(rewards, Baseline::Mean, Scale::None);
+        let unscaled = group_advantages(&apart(rewards), Baseline::Mean, Scale::None);
         for (got, expected) in unscaled.iter().zip(&plain[own.clone()]) {
             assert!((got - expected).abs() < EXACT);
         }
@@ -291,7 +296,7 @@ fn advantages_equal_those_of_trl() {
         let mean = rewards.iter().sum::<f64>() / group as f64;
         let squares: f64 = rewards.iter().map(|reward| (reward - mean).powi(2)).sum();
         let spread = (squares / (group as f64 - 1.0)).sqrt();
-        let got = group_advantages(rewards, Baseline::Mean, Scale::Group);
+        let got = group_advantages(&apart(rewards), Baseline::Mean, Scale::Group);
         for (got, expected) in got.iter().zip(&scaled[own]) {
             assert!((got * (spread + EPSILON) - expected * (spread + epsilon)).abs() < EXACT);
         }
@@ -305,7 +310,7 @@ fn advantages_equal_those_of_verl() {
     let completions = Completions::new(vectors, *lengths.iter().max().unwrap());
     let (groups, scores) = (sizes(&vectors["groups"]), numbers(&vectors["scores"]));
     let grouped = |baseline, scale| {
-        grouped_advantages(groups.iter().copied().zip(scores.iter().copied()), baseline, scale).values
+        grouped_advantages(groups.iter().copied().zip(apart(&scores)), baseline, scale).values
     };
     let close = |got: &[f64], expected: &[f64], exact: f64| {
         assert_eq!(got.len(), expected.len());

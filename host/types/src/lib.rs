@@ -9,6 +9,7 @@
 //! - [`grammar`]: grammars that completions are constrained to.
 //! - [`item`]: environments, agents and rewards as a plugin describes them.
 //! - [`question`]: questions of plugins to policies, and the trait between plugins and what generates the answers.
+//! - [`request_origin`]: origins of HTTP requests, by which servers refuse pages of other sites.
 //! - [`retrieval`]: passages of a corpus, and the trait between plugins and what finds them.
 //! - [`source_path`]: paths of files that are checked once they are open.
 //! - [`task_key`]: names of tasks within a run.
@@ -26,6 +27,7 @@ pub mod hash;
 pub mod item;
 pub mod question;
 pub mod request;
+pub mod request_origin;
 pub mod retrieval;
 pub mod sampling;
 pub mod seed;
@@ -44,6 +46,7 @@ pub use hash::PartHasher;
 pub use item::{Fact, FactKind, Item, ItemKind};
 pub use question::{AnswerQuestions, Question, QuestionError, QuestionMessage, QuestionRole};
 pub use request::{Chunk, Completion, Finish, Generate, GenerateError, Request};
+pub use request_origin::RequestOrigin;
 pub use retrieval::{Passage, Retrieve, RetrieveError};
 pub use sampling::{Sampling, SamplingOverrides};
 pub use seed::{Phase, StreamKey};

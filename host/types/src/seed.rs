@@ -34,7 +34,7 @@ pub struct StreamKey {
 
 impl StreamKey {
     /// The derivation that all samples and attempts of a task share.
-    fn task_hasher(&self, purpose: &str) -> PartHasher {
+    fn task_hasher(&self, purpose: &str, step: u64) -> PartHasher {
         let phase = match &self.phase {
             Phase::Train => "train",
             Phase::Evaluate(name) => name,
@@ -47,24 +47,33 @@ impl StreamKey {
             .text(phase)
             .u64(kind)
             .u64(self.seed)
-            .u64(self.step)
+            .u64(step)
             .u64(u64::from(self.task))
     }
 
-    fn stream(&self, purpose: &str, numbers: &[u32]) -> [u8; 32] {
-        let hasher = self.task_hasher(purpose).u32(self.sample).u32(self.attempt);
+    fn stream(&self, purpose: &str, step: u64, numbers: &[u32]) -> [u8; 32] {
+        let hasher = self.task_hasher(purpose, step).u32(self.sample).u32(self.attempt);
         numbers.iter().fold(hasher, |hasher, number| hasher.u32(*number)).seed()
+    }
+
+    /// The step that an environment's randomness depends on. Evaluations of all steps have the same, so that they are
+    /// compared on the same problems.
+    fn environment_step(&self) -> u64 {
+        match self.phase {
+            Phase::Evaluate(_) => 0,
+            Phase::Train | Phase::Play => self.step,
+        }
     }
 
     /// The seed that the environment starts with. All episodes of a task share it, so that they are compared
     /// on the same problem.
     pub fn start_seed(&self) -> u64 {
-        self.task_hasher("start").seed_u64()
+        self.task_hasher("start", self.environment_step()).seed_u64()
     }
 
     /// The environment's stream. Copies of a tree node continue it from one position.
     pub fn environment(&self) -> [u8; 32] {
-        self.stream("environment", &[])
+        self.stream("environment", self.environment_step(), &[])
     }
 
     /// The stream of one completion. `retry` counts earlier attempts at the same candidate, `call` earlier completions of
@@ -72,12 +81,12 @@ impl StreamKey {
     pub fn completion(&self, node_visit: u32, agent: u32, branch: u32, retry: u32, call: u32) -> [u8; 32] {
         let numbers = [node_visit, agent, branch, retry, call];
         // Turns of one completion have had the streams without its number since before there were others.
-        self.stream("completion", if call == 0 { &numbers[..4] } else { &numbers })
+        self.stream("completion", self.step, if call == 0 { &numbers[..4] } else { &numbers })
     }
 
     /// The stream that decides between candidates of equal reward.
     pub fn tie(&self, node_visit: u32) -> [u8; 32] {
-        self.stream("tie", &[node_visit])
+        self.stream("tie", self.step, &[node_visit])
     }
 }
 
@@ -142,6 +151,18 @@ mod tests {
         assert_ne!(key(1, 0, 0).start_seed(), key(2, 0, 0).start_seed());
     }
 
+    /// Evaluations at different steps play the same problems. Completions are drawn anew.
+    #[test]
+    fn evaluations_start_alike_at_every_step() {
+        let at = |phase: Phase, step| StreamKey { phase, step, ..key(1, 0, 0) };
+        let evaluation = |step| at(Phase::Evaluate("test".into()), step);
+        assert_eq!(evaluation(0).start_seed(), evaluation(10).start_seed());
+        assert_eq!(evaluation(0).environment(), evaluation(10).environment());
+        assert_ne!(evaluation(0).completion(0, 0, 0, 0, 0), evaluation(10).completion(0, 0, 0, 0, 0));
+        assert_ne!(at(Phase::Train, 1).start_seed(), at(Phase::Train, 2).start_seed());
+        assert_ne!(at(Phase::Train, 1).environment(), at(Phase::Train, 2).environment());
+    }
+
     #[test]
     fn every_part_tells_a_trainers_streams_apart() {
         let seeds = [
@@ -165,9 +186,9 @@ mod tests {
         let hex = |seed: [u8; 32]| seed.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let phase = Phase::Evaluate("test".into());
         let key = StreamKey { seed: 7, phase, step: 3, task: 5, sample: 2, attempt: 1 };
-        assert_eq!(key.start_seed(), 15_454_535_995_845_910_935);
+        assert_eq!(key.start_seed(), 15_326_165_031_391_833_751);
         for (seed, expected) in [
-            (key.environment(), "f8d7d183f5a923df5033ac4e87ce9f6a8f02c05510af0e1bca824f84a414904b"),
+            (key.environment(), "34c7804e35501384723d1b13e5bd609d7e15740994ea87a7b995f6dee908b2ef"),
             (
                 key.completion(4, 1, 2, 0, 0),
                 "05ed9e90ebbb932be60966087c6397477859453fe2766f306111e152ecd1e3b9",

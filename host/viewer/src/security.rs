@@ -1,13 +1,11 @@
 //! Access to the server: a random token, and the checks that keep other sites out.
 //!
-//! Pages of other sites run in the same browser. They can send requests to this server, with the user's cookies
-//! unless these are strict, and can make their own name resolve to this machine (DNS rebinding). So the cookie is
-//! strict, a `Host` is an address or `localhost`, and an `Origin` is the server's own.
-
-use std::net::IpAddr;
+//! Pages of other sites run in the same browser ([`RequestOrigin`]). So the cookie is strict, a `Host` is an address or
+//! `localhost`, and an `Origin` is the server's own.
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
+use pl_types::RequestOrigin;
 use subtle::ConstantTimeEq;
 
 use crate::error::Error;
@@ -62,33 +60,14 @@ fn cookie_name(port: u16) -> String {
 /// [`Error::Refused`].
 pub(crate) fn check_origin(headers: &HeaderMap, acts: bool) -> Result<(), Error> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
-    let host = text(header::HOST).unwrap_or_default();
-    if !is_local_name(host) {
+    let request = RequestOrigin::new(text);
+    if !request.has_local_host() {
         return Err(Error::Refused("open the viewer by its address or as localhost, not by another name"));
     }
-    let origin = text(header::ORIGIN);
-    if acts && origin.is_none() {
+    if acts && request.origin.is_none() {
         return Err(Error::Refused("a request that plays an episode must have the `Origin` of this server"));
     }
-    if origin.is_some_and(|origin| origin.strip_prefix("http://") != Some(host)) {
-        return Err(Error::Refused(OTHER_SITE));
-    }
-    let site = headers.get("sec-fetch-site").map(|value| value.to_str().unwrap_or_default());
-    // A link in a terminal or another page opens the page itself; everything else is asked for by it.
-    let navigates = headers.get("sec-fetch-mode").is_some_and(|mode| mode == "navigate");
-    if site.is_some_and(|site| site != "same-origin" && site != "none") && !navigates {
-        return Err(Error::Refused(OTHER_SITE));
-    }
-    Ok(())
-}
-
-/// Returns true for `localhost` and for addresses, with or without a port. A name may resolve to anything.
-fn is_local_name(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+    if request.is_other_site() { Err(Error::Refused(OTHER_SITE)) } else { Ok(()) }
 }
 
 /// Adds the headers that keep the text of a model from acting on the page: only the server's own files run, and
@@ -109,23 +88,4 @@ pub(crate) async fn harden(mut response: Response) -> Response {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_addresses_and_localhost_are_hosts() {
-        for host in
-            ["127.0.0.1:7575", "localhost:7575", "LOCALHOST", "[::1]:7575", "192.168.1.5:80", "10.0.0.1"]
-        {
-            assert!(is_local_name(host), "{host}");
-        }
-        for host in
-            ["", "evil.example", "evil.example:7575", "127.0.0.1.evil.example", "localhost.evil", "[evil]"]
-        {
-            assert!(!is_local_name(host), "{host}");
-        }
-    }
 }

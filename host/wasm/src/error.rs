@@ -55,7 +55,7 @@ pub enum GuestFault {
         /// Units given to the call.
         fuel: u64,
     },
-    /// The wall-clock backstop. The only fault that depends on the machine.
+    /// The wall-clock backstop. Depends on the machine.
     #[error("it ran longer than {} s on the clock before its fuel was used up (not reproducible); raise `timeout` or lower `fuel`", after.as_secs_f64())]
     Timeout {
         /// The limit.
@@ -104,15 +104,25 @@ pub enum GuestFault {
     /// A host function failed; see [`HostError`].
     #[error("{0}")]
     Host(String),
-    /// The host could not make the call: the pool of instances is full.
-    #[error("the call could not be made: {0}")]
+    /// The machine failed in a host function; see [`MachineError`].
+    #[error("{0} (not reproducible)")]
+    Machine(String),
+    /// The host could not make the call: the pool of instances is full. Depends on the machine.
+    #[error("the call could not be made: {0} (not reproducible)")]
     Call(String),
 }
 
 impl GuestFault {
     /// Returns true if the same call ends in the same way on every machine.
     pub fn reproducible(&self) -> bool {
-        !matches!(self, Self::Timeout { .. } | Self::WaitTooLong { .. } | Self::MachineMemory(_))
+        !matches!(
+            self,
+            Self::Timeout { .. }
+                | Self::WaitTooLong { .. }
+                | Self::MachineMemory(_)
+                | Self::Machine(_)
+                | Self::Call(_)
+        )
     }
 }
 
@@ -120,6 +130,12 @@ impl GuestFault {
 #[derive(Debug, Clone, Error)]
 #[error("{0}")]
 pub struct HostError(pub String);
+
+/// Error with which a host function ends the guest's call with [`GuestFault::Machine`]: the machine failed, whatever the
+/// guest did.
+#[derive(Debug, Clone, Error)]
+#[error("{0}")]
+pub struct MachineError(pub String);
 
 /// Raised by the epoch callback when the deadline has passed.
 #[derive(Debug, Error)]
@@ -154,6 +170,9 @@ pub(crate) fn classify(error: &wasmtime::Error, call: &CallContext) -> GuestFaul
     if let Some(host) = error.downcast_ref::<HostError>() {
         return GuestFault::Host(host.0.clone());
     }
+    if let Some(machine) = error.downcast_ref::<MachineError>() {
+        return GuestFault::Machine(machine.0.clone());
+    }
     if let Some(exit) = error.downcast_ref::<wasmtime_wasi::I32Exit>() {
         return GuestFault::Exit(exit.0);
     }
@@ -179,5 +198,30 @@ pub(crate) fn classify(error: &wasmtime::Error, call: &CallContext) -> GuestFaul
                 GuestFault::Rules(message)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_the_machine_are_not_reproducible() {
+        let zero = Duration::ZERO;
+        let call = CallContext {
+            fuel: 1,
+            timeout: zero,
+            wait: zero,
+            memory: 1,
+            table: 1,
+            returned: 1,
+            refused: None,
+        };
+        let lost = classify(&MachineError("a worker was lost".to_owned()).into(), &call);
+        assert_eq!(lost, GuestFault::Machine("a worker was lost".to_owned()));
+        let full = GuestFault::Call("the pool is full".to_owned());
+        assert!(!lost.reproducible() && !full.reproducible());
+        let refused = classify(&HostError("not allowed".to_owned()).into(), &call);
+        assert!(refused.reproducible());
     }
 }

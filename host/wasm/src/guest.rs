@@ -268,9 +268,9 @@ impl<T: Send + 'static> Guest<T> {
     }
 
     fn wasi_state(&mut self) -> &mut WasiState {
-        let Self { wasi, kept_output, hosts, recorder, limiter, .. } = self;
+        let Self { wasi, kept_output, hosts, recorder, limiter, stream_work, .. } = self;
         wasi.get_or_insert_with(|| {
-            let output = || Output::first(*kept_output);
+            let output = || Output::first(*kept_output, stream_work.clone());
             Box::new(WasiState::new(
                 bytes::Bytes::new(),
                 output(),

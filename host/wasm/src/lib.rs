@@ -43,13 +43,14 @@ mod stream_work;
 mod wait_limit;
 mod wasi_clock;
 mod wasi_filesystem;
+mod wasi_poll;
 mod wasi_random;
 
 pub use allowed_host::AllowedHost;
 pub use clock::Clock;
 pub use component::Component;
 pub use engine::{Engine, EngineConfig, InstancePermit, Lifetime};
-pub use error::{Error, GuestFault, HostError};
+pub use error::{Error, GuestFault, HostError, MachineError};
 pub use granted_folders::{Folders, FoldersError, opened_path};
 pub use guest::{Guest, Store, call};
 pub use http_link::{deny_http, link_http};

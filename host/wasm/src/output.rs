@@ -7,6 +7,7 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
 use crate::HostError;
+use crate::stream_work::StreamWork;
 
 /// An output stream of a guest, buffered up to a limit. Cheap to clone; clones share the buffer.
 #[derive(Debug, Clone)]
@@ -15,6 +16,8 @@ pub struct Output {
     limit: usize,
     /// Writing past the limit ends the guest's call.
     strict: bool,
+    /// Pays for the bytes of an output without an end.
+    work: StreamWork,
 }
 
 /// Output of a guest so far.
@@ -32,13 +35,13 @@ const MAX_WRITE: usize = 64 << 10;
 impl Output {
     /// Creates a buffer of at most `limit` bytes. Writing more ends the guest's call.
     pub fn new(limit: u64) -> Self {
-        Self { strict: true, ..Self::first(limit) }
+        Self { strict: true, ..Self::first(limit, StreamWork::default()) }
     }
 
-    /// Creates a buffer of the first `limit` bytes. Further output is discarded.
-    pub fn first(limit: u64) -> Self {
+    /// Creates a buffer of the first `limit` bytes. Further output is discarded. Every byte costs a unit of fuel.
+    pub(crate) fn first(limit: u64, work: StreamWork) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        Self { shared: Arc::default(), limit, strict: false }
+        Self { shared: Arc::default(), limit, strict: false, work }
     }
 
     /// Takes the buffered output.
@@ -67,6 +70,9 @@ impl StdoutStream for Output {
 #[wasmtime_wasi::async_trait]
 impl OutputStream for Output {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        if !self.strict {
+            self.work.charge(bytes.len() as u64);
+        }
         let mut captured = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let room = self.limit - captured.bytes.len();
         captured.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
@@ -92,4 +98,21 @@ impl OutputStream for Output {
 #[wasmtime_wasi::async_trait]
 impl Pollable for Output {
     async fn ready(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_that_is_discarded_costs_as_much_as_other() {
+        let work = StreamWork::default();
+        let mut output = Output::first(10, work.clone());
+        for _ in 0..3 {
+            output.write(Bytes::from_static(&[b'x'; 100])).unwrap();
+            assert_eq!(work.take(), 100);
+        }
+        let Captured { bytes, overflowed } = output.take();
+        assert_eq!((bytes.len(), overflowed), (10, true));
+    }
 }

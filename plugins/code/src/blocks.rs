@@ -11,14 +11,24 @@ pub fn blocks(text: &str) -> Vec<String> {
         let code = line.trim_start();
         let indent = line.len() - code.len();
         match (code.starts_with("```"), &mut open) {
-            (true, Some(_)) => blocks.extend(open.take().map(|(_, lines)| lines.join("\n"))),
+            (true, Some(_)) => blocks.extend(open.take().map(|(indent, lines)| dedented(indent, &lines))),
             (true, None) => open = Some((indent, Vec::new())),
-            (false, Some((indent, lines))) => lines.push(line.get(*indent..).unwrap_or("")),
+            (false, Some((_, lines))) => lines.push(line),
             (false, None) => {}
         }
     }
-    blocks.extend(open.map(|(_, lines)| lines.join("\n")));
+    blocks.extend(open.map(|(indent, lines)| dedented(indent, &lines)));
     blocks
+}
+
+/// Returns the text of a block without the indentation of its fence, or without that of its first line if that is less: not
+/// every block is indented together with its fence. White space alone is cut off.
+fn dedented(indent: usize, lines: &[&str]) -> String {
+    let own = |line: &str| line.len() - line.trim_start().len();
+    let first = lines.iter().find(|line| !line.trim().is_empty()).map_or(0, |line| own(line));
+    let width = indent.min(first);
+    let cut = lines.iter().map(|line| line.get(width.min(own(line))..).unwrap_or(line.trim_start()));
+    cut.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns mismatches as a text for prompts.
@@ -52,6 +62,15 @@ pub fn history(comparisons: &[Comparison]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_lose_white_space_alone() {
+        let inc = "def inc(x):\n  return x + 1";
+        assert_eq!(blocks("1. Here:\n   ```python\n   def inc(x):\n     return x + 1\n   ```"), [inc]);
+        assert_eq!(blocks(&format!("1. Here:\n   ```python\n{inc}\n   ```")), [inc], "not indented");
+        assert_eq!(blocks("   ```\n   x = '''\ny'''\n   ```"), ["x = '''\ny'''"], "a text of several lines");
+        assert_eq!(blocks("   ```\n\u{a0}\u{a0}x\n   ```"), ["x"], "white space of several bytes");
+    }
 
     #[test]
     fn mismatches_and_history_are_short_texts() {

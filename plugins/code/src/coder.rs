@@ -8,10 +8,6 @@ use pl_sdk::prelude::*;
 use crate::blocks::{blocks, history, mismatches};
 use crate::problems::{Action, View};
 
-/// Instruction before the problem.
-const INSTRUCTION: &str =
-    "Write a complete, self-contained Python function. Answer with one ```python block that holds all of it.";
-
 /// Settings of the agent.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -31,7 +27,8 @@ impl Agent for Coder {
     type Action = Action;
 
     fn prompt(settings: &Settings, view: &View, _turn: &Turn) -> Result<Option<Request>> {
-        let mut text = match settings.instruction.as_deref().unwrap_or(INSTRUCTION) {
+        let instruction = settings.instruction.clone().unwrap_or_else(|| instruction(view));
+        let mut text = match instruction.as_str() {
             "" => view.problem.clone(),
             instruction => format!("{instruction}\n\n{}", view.problem),
         };
@@ -66,6 +63,14 @@ impl Agent for Coder {
     }
 }
 
+/// Returns the instruction before the problem.
+fn instruction(view: &View) -> String {
+    let wanted = if view.functions.is_empty() { "program" } else { "function" };
+    format!(
+        "Write a complete, self-contained Python {wanted}. Answer with one ```python block that holds all of it."
+    )
+}
+
 /// Returns the last fenced block that defines something: blocks after it are mostly examples of its use or
 /// output, blocks before it are discarded ideas. If none defines anything, returns the first block, or the
 /// whole text without blocks.
@@ -89,8 +94,13 @@ mod tests {
     use crate::attempt::{ProgramRun, Tally};
     use crate::written::{Comparison, Mismatch};
 
+    fn view(attempt: Option<ProgramRun>) -> View {
+        let problem = "Add two numbers.".to_owned();
+        View { problem, attempt, functions: vec!["add".to_owned()], ..View::default() }
+    }
+
     fn prompt(settings: &Settings, attempt: Option<ProgramRun>) -> String {
-        prompt_of(settings, &View { problem: "Add two numbers.".to_owned(), attempt, ..View::default() })
+        prompt_of(settings, &view(attempt))
     }
 
     fn prompt_of(settings: &Settings, view: &View) -> String {
@@ -125,8 +135,7 @@ mod tests {
             tally: Tally::default(),
             error: None,
         };
-        let problem = "Add two numbers.".to_owned();
-        let mut view = View { problem, attempt: Some(program), ..View::default() };
+        let mut view = view(Some(program));
         assert!(
             prompt_of(&Settings::default(), &view)
                 .ends_with("Read the problem again, and write it better.\n")
@@ -145,6 +154,18 @@ mod tests {
         insta::assert_snapshot!("disagreement", prompt_of(&Settings::default(), &view));
         let bare = Settings { instruction: Some(String::new()) };
         assert_eq!(prompt(&bare, None), "[Role::User]\nAdd two numbers.\n");
+    }
+
+    #[test]
+    fn a_program_is_asked_for_where_there_is_no_function() {
+        let first_line =
+            |view: &View| prompt_of(&Settings::default(), view).lines().nth(1).map(str::to_owned);
+        let line = |wanted: &str| {
+            let start = format!("Write a complete, self-contained Python {wanted}.");
+            Some(start + " Answer with one ```python block that holds all of it.")
+        };
+        assert_eq!(first_line(&View::default()), line("program"));
+        assert_eq!(first_line(&view(None)), line("function"));
     }
 
     #[test]

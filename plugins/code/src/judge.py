@@ -13,6 +13,10 @@ Python's own), `tests` (Python code whose assert statements are counted), `seed`
 
 `wanted` are sequences of calls: a call whose arguments hold results that are no plain data comes after the calls that
 returned them. The output has neither tests nor expected values.
+
+An object of the program decides itself what its operators and methods return, so it could hold any test. Tests may give
+arguments to operators and methods of an object only if they made it themselves, by calling a class: a name in CapWords.
+Everything else may be read without arguments, and called as a function, since the tests then compare plain data.
 """
 
 import ast
@@ -115,11 +119,11 @@ class Recorder:
             self.wanted[to_text(calls)] = calls
             if len(self.wanted) >= MAX_WANTED:
                 raise Full
-            return Result(self, call, False)
+            return Result(self, call, False, role(function, args))
         if "raised" in answer:
             raise exception(answer["raised"], place)
         if "value" not in answer:
-            return Result(self, call, True)
+            return Result(self, call, True, role(function, args))
         try:
             value = decode(answer["value"], invalid)
             for name, data in answer["changed"].items():
@@ -184,11 +188,36 @@ def changed(old, new):
     return old
 
 
+# An object that the tests made, its attributes, and their attributes.
+OBJECT, MEMBER, INNER = "object", "member", "inner"
+# What a function or a method returned, and its attributes.
+RETURNED, ATTRIBUTE = "returned", "attribute"
+
+ROLES_OF_ATTRIBUTES = {OBJECT: MEMBER, MEMBER: INNER, INNER: INNER, RETURNED: ATTRIBUTE, ATTRIBUTE: ATTRIBUTE}
+# Results that may be called with arguments.
+FUNCTIONS = (OBJECT, MEMBER, RETURNED)
+# Results whose attributes may be set.
+CHANGEABLE = (OBJECT, MEMBER, INNER)
+
+
+def role(function, args):
+    """Returns the role of the result of a call. It depends on the tests alone."""
+    if isinstance(function, Global):
+        return OBJECT if function.__dict__["is_class"] else RETURNED
+    if function is not getattr:
+        return RETURNED
+    owner = args[0].__dict__
+    if isinstance(args[0], Global):
+        return MEMBER if owner["is_class"] else ATTRIBUTE
+    return ROLES_OF_ATTRIBUTES[owner["role"]]
+
+
 class Global:
     """A global name of the program."""
 
     def __init__(self, recorder, name):
-        self.__dict__.update(recorder=recorder, name=name)
+        bare = name.lstrip("_")
+        self.__dict__.update(recorder=recorder, name=name, is_class=bare[:1].isupper() and "_" not in bare)
 
     def __call__(self, *args, **kwargs):
         return self.__dict__["recorder"].call(self, args, kwargs)
@@ -198,31 +227,43 @@ class Global:
 
 
 class Result:
-    """A result that isn't there yet, or that isn't plain data. Calls that get it as an argument, or call its methods, are
-    recorded; nothing else may be done with a result that isn't there yet."""
+    """A result that isn't there yet, or that isn't plain data. Calls that get it as an argument, and calls of methods of an
+    object that the tests made, are recorded; nothing else may be done with a result that isn't there yet."""
 
-    def __init__(self, recorder, call, known):
-        self.__dict__.update(recorder=recorder, call=call, known=known)
+    def __init__(self, recorder, call, known, role):
+        self.__dict__.update(recorder=recorder, call=call, known=known, role=role)
 
     def __call__(self, *args, **kwargs):
+        if args or kwargs:
+            allow(self, FUNCTIONS, "call")
         return self.__dict__["recorder"].call(self, args, kwargs)
 
     def __getattr__(self, name):
+        if self.__dict__["role"] not in CHANGEABLE:
+            # The method of a result that turns out to be plain data is no business of the program.
+            known(self)
         return attribute(self, name)
 
     def __setattr__(self, name, value):
+        allow(self, CHANGEABLE, "setattr")
         self.__dict__["recorder"].call(setattr, (self, name, value), {})
 
     def __delattr__(self, name):
+        allow(self, CHANGEABLE, "delattr")
         self.__dict__["recorder"].call(delattr, (self, name), {})
 
     def __eq__(self, other):
         known(self)
         known(other)
-        return self is other
+        if self is other:
+            return True
+        if other is not None:
+            for value in (self, other):
+                comparable(value)
+        return False
 
     def __hash__(self):
-        known(self)
+        comparable(self)
         return object.__hash__(self)
 
     def __iter__(self):
@@ -245,11 +286,28 @@ def known(value):
     return value
 
 
+def allow(result, roles, name):
+    """Raises TypeError if a result has none of the roles, and Pending if it isn't there yet and may have none."""
+    if result.__dict__["role"] not in roles:
+        known(result)
+        raise TypeError(name)
+
+
+def comparable(value):
+    """Raises TypeError unless the value is an object that the tests made. No other one equals or differs from anything."""
+    known(value)
+    if not isinstance(value, Result):
+        raise TypeError("eq")
+    allow(value, (OBJECT,), "eq")
+
+
 def operation(function):
     """Returns a method that applies `function` in the process of the program, where the object is."""
 
     def method(self, *args):
         known(self)
+        if args:
+            allow(self, (OBJECT,), function.__name__)
         return known(self.__dict__["recorder"].call(function, (self, *args), {}))
 
     return method

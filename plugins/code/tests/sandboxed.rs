@@ -146,6 +146,9 @@ fn cheats_get_nothing() {
     let mut count = 0;
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cheats")).unwrap() {
         let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
         let program = std::fs::read_to_string(&path).unwrap();
         let tried = attempt(&mix(), &program);
         assert!(!tried.passed && tried.held <= empty.held, "{}: {tried:?}", path.display());
@@ -154,6 +157,56 @@ fn cheats_get_nothing() {
         count += 1;
     }
     assert!(count >= 20, "{count} cheats");
+}
+
+/// Returns a task whose tests use operators and methods of the results.
+fn index() -> Value {
+    json!({
+        "prompt": "def index(x):\n    \"\"\" Returns the index of x. \"\"\"\n",
+        "entry_point": "index",
+        "test": "
+def key(x):
+    return str((x * 7919 + 104729) % 65537)
+
+def check(candidate):
+    assert key(3) in candidate(3)
+    assert all(name in candidate(14) for name in [key(14)])
+    assert candidate(15).get(key(15)) == int(key(15))
+    assert candidate(26)[key(26)] == int(key(26))
+    assert candidate(53) != {key(54): 0}
+    assert not candidate(58) == {key(59): 0}
+",
+    })
+}
+
+/// Each file of `cheats/objects` returns objects whose operators and methods would hold the tests, or tell what they
+/// are given.
+#[test]
+fn objects_of_a_program_decide_nothing_and_learn_nothing() {
+    let expected = [3_u64, 14, 15, 26, 54, 59].map(|x| ((x * 7919 + 104_729) % 65537).to_string());
+    let run = |program: &str| {
+        let (sender, jobs) = std::sync::mpsc::channel();
+        let watched = move |job: &Job| {
+            sender.send(job.stdin.clone()).unwrap();
+            execute(job)
+        };
+        let tried = attempt_with(json!({}), &index(), &format!("{program}\n# the program"), watched);
+        for job in jobs.try_iter().filter(|job| job.contains("# the program")) {
+            assert!(!expected.iter().any(|value| job.contains(value.as_str())), "{job}");
+        }
+        assert!(!expected.iter().any(|value| tried.error.contains(value.as_str())), "{tried:?}");
+        tried
+    };
+    let control = run("def index(x):\n    n = (x * 7919 + 104729) % 65537\n    return {str(n): n}");
+    assert!(control.passed && (control.held, control.total) == (6, 6), "{control:?}");
+    let mut count = 0;
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cheats/objects")).unwrap() {
+        let path = entry.unwrap().path();
+        let tried = run(&std::fs::read_to_string(&path).unwrap());
+        assert!(!tried.passed && tried.ran && tried.held == 0, "{}: {tried:?}", path.display());
+        count += 1;
+    }
+    assert!(count >= 6, "{count} cheats");
 }
 
 #[test]
@@ -246,9 +299,18 @@ fn tests_see_changed_arguments_exceptions_and_objects() {
     let stack = "class Stack:\n    def __init__(self):\n        self.items = []\n    def push(self, x):\n        \
                  self.items.append(x)\n        return self\n    def pop(self):\n        return self.items.pop()\n    \
                  def __len__(self):\n        return len(self.items)\n    def __eq__(self, other):\n        return True\n";
-    check(&["assert Stack().push(1).push(2).pop() == 2", "assert len(Stack().push(3)) == 1"], stack, true);
-    check(&["assert Stack().push(1).items == [1]"], stack, true);
+    check(&["assert (lambda stack: (stack.push(1), stack.pop()))(Stack())[1] == 1"], stack, true);
+    check(&["assert Stack().push(1).items == [1]", "assert len(Stack().push(3)) == 1"], stack, true);
+    check(&["assert Stack() is not None and Stack() != None and Stack() != Stack()"], stack, true);
     check(&["assert Stack() == 5"], stack, false);
+    check(&["assert Stack() != 5"], stack, false);
+    // A method may return another object than its own.
+    check(&["assert Stack().push(1).push(2).pop() == 2"], stack, false);
+    let tree = "class Node:\n    left = None\n    def __init__(self, value):\n        self.value = value\n\
+                def total(node):\n    return node.value + total(node.left) if node else 0";
+    let grown = "assert (lambda root: (setattr(root, 'left', Node(2)), setattr(root.left, 'left', Node(3)), \
+                 total(root)))(Node(1))[2] == 6";
+    check(&[grown], tree, true);
     // A call that depends on another one's result.
     check(
         &["assert half(half(half(40))) == 5", "assert half(half(8)) == 2"],
@@ -266,6 +328,36 @@ fn tests_see_changed_arguments_exceptions_and_objects() {
                 return int(x ** 0.5)";
     assert!(attempt(&raising, root).passed);
     assert!(!attempt(&raising, "def root(x):\n    return int(abs(x) ** 0.5)").passed);
+}
+
+#[test]
+fn objects_that_tests_did_not_make_get_no_arguments() {
+    let yes = "class Yes:\n    x = 5\n    __contains__ = __getitem__ = __ne__ = __format__ = lambda *_: 'yes'\n    \
+               __hash__ = object.__hash__\n    def __getattr__(self, name):\n        return lambda *_: True\n\
+               def made(x):\n    return Yes()\n\
+               class Solution:\n    def made(self, x):\n        return Yes()";
+    for test in [
+        "42 in made(1)",
+        "made(1).startswith('secret')",
+        "made(1).has(key=5)",
+        "getattr(made(1), 'has')(5)",
+        "made(1)[0]",
+        "format(made(1), 'x') == 'yes'",
+        "made(1) != 5",
+        "not made(1) == 5",
+        "not 5 == made(1)",
+        "made(1) not in [2, 3]",
+        "made(1) not in {2, 3}",
+        "[made(1)] != [2]",
+        "(lambda made: (setattr(made, 'y', 7), made.y))(made(1))[1] == 7",
+        "Solution().made(1).startswith('secret')",
+        "42 in Solution().made(1)",
+    ] {
+        check(&[&format!("assert {test}")], yes, false);
+    }
+    check(&["assert made(1).x == 5 and Solution().made(1).x == 5"], yes, true);
+    let text = "def made(x):\n    return 'secret'";
+    check(&["assert made(1).startswith('sec') and 'cr' in made(1) and made(1) != 'x'"], text, true);
 }
 
 #[test]

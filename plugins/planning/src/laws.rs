@@ -170,7 +170,7 @@ pub fn only_the_last_program_pays<G: Oracle>() {
         for round in 0..8 {
             let program = if round % 2 == 0 { solution.clone() } else { any() };
             let mut trial = episode.clone();
-            let mut act = |episode: &mut Puzzle<G>, agent: &str, action| {
+            let act = |episode: &mut Puzzle<G>, agent: &str, action| {
                 let action = [pl_sdk::Action { agent: agent.to_owned(), action }];
                 let outcome = episode.apply(&settings, &action).unwrap();
                 let own = outcome.evidence.own.get(agent).unwrap().reward;

@@ -1,4 +1,4 @@
-//! The components of the example plugin: rebuilt after changes, loaded as a run loads them.
+//! The components of the example plugins: rebuilt after changes, loaded as a run loads them.
 
 #![allow(clippy::panic, reason = "a test crate: a panic is how a test fails")]
 
@@ -64,35 +64,43 @@ pub async fn load(language: Language) -> Option<Loaded> {
     })
 }
 
-fn services() -> Services {
+/// Returns the services of an episode that runs no programs and retrieves nothing.
+pub fn services() -> Services {
     Services { sandbox: Arc::new(DeniedSandbox("no sandbox here".to_owned())), corpora: Corpora::default() }
 }
 
-async fn load_plugin(component: &Path, name: &str) -> Plugin {
+/// Loads a component. `name` is that of the plugin in errors.
+pub async fn load_plugin(component: &Path, name: &str) -> Plugin {
     let config = EngineConfig { instances: 16, calls: 16, ..EngineConfig::plugins() };
     let engine = Engine::new(config.cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     Plugin::load(&engine, PluginSpec::new(name), &fs::read(component).unwrap()).await.unwrap()
 }
 
-/// Returns the component of `language`, rebuilt if its sources or its SDK changed.
+/// Returns the component of `language`, or `None` if its tools are missing.
 fn component(language: Language) -> Option<PathBuf> {
     let name = language.name();
-    let example = repository().join("plugins/sdk/examples").join(name);
+    build(language, &repository().join("plugins/sdk/examples").join(name), name)
+}
+
+/// Returns the component of an example in a folder, rebuilt if its sources or its SDK changed, or `None` if tools are
+/// missing. No two examples have the same `name`.
+pub fn build(language: Language, example: &Path, name: &str) -> Option<PathBuf> {
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("languages").join(name);
     fs::create_dir_all(&scratch).unwrap();
     // Tests run in separate processes; the first one builds for all.
     let lock = fs::File::create(scratch.join("lock")).unwrap();
     lock.lock().unwrap();
-    let sources = [&example, &repository().join("plugins/sdk").join(name), &repository().join("wit")];
+    let (sdk, wit) = (repository().join("plugins/sdk").join(language.name()), repository().join("wit"));
+    let sources: [&Path; 3] = [example, &sdk, &wit];
     let key = sources.map(|folder| hash_of(folder).to_string()).join(" ");
-    let (stamp, component) = (scratch.join("stamp"), scratch.join("sums.wasm"));
+    let (stamp, component) = (scratch.join("stamp"), scratch.join("component.wasm"));
     if component.is_file() && fs::read_to_string(&stamp).is_ok_and(|old| old == key) {
         return Some(component);
     }
     let folder = match language {
         // Cargo finds the workspace from the folder of the crate.
-        Language::Rust => example,
-        _ => fresh_copy(&example, &scratch.join("project")),
+        Language::Rust => example.to_owned(),
+        _ => fresh_copy(example, &scratch.join("project")),
     };
     let project = Project::open(&folder).unwrap();
     match pl_toolchain::build(&project, Profile::Release, &|line| eprintln!("{line}")) {
@@ -120,7 +128,7 @@ pub fn yyjson() -> Option<PathBuf> {
 }
 
 /// Names of build outputs.
-const OUTPUTS: [&str; 5] = ["target", "sdk", "node_modules", "__pycache__", "sums.wasm"];
+const OUTPUTS: [&str; 6] = ["target", "sdk", "node_modules", "__pycache__", "sums.wasm", "queens.wasm"];
 
 fn hash_of(folder: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();

@@ -73,7 +73,7 @@ const fn language(name: &'static str, binary: &'static str) -> Target {
     Target { name, kind: Kind::LibFuzzer { binary } }
 }
 
-const TARGETS: [Target; 12] = [
+const TARGETS: [Target; 13] = [
     test("GGUF", "pl-model::it", "host/model", "fuzz::gguf"),
     test("safetensors headers", "pl-model::it", "host/model", "fuzz::safetensors_headers"),
     test("config.json", "pl-model::it", "host/model", "fuzz::config_json"),
@@ -83,6 +83,7 @@ const TARGETS: [Target; 12] = [
     test("trace files", "pl-run::it", "host/run", "fuzz::trace_files"),
     test("supervisor's messages", "pl-supervisor::fuzz", "host/sandbox/supervisor", "messages"),
     test("supervisor's tasks", "pl-supervisor::fuzz", "host/sandbox/supervisor", "tasks"),
+    test("verdicts of worker processes", "pl-sandbox::it", "host/sandbox", "fuzz::verdicts"),
     language("language: check", "check"),
     language("language: format", "format"),
     language("language: edits in an editor", "edits"),

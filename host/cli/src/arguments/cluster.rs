@@ -92,7 +92,7 @@ pub struct ParticipantArgs {
     /// Folder with the weights of runs that keep them in one, as this machine has it
     #[arg(long, value_name = "DIR")]
     pub weights_folder: Option<PathBuf>,
-    /// Take part although the coordinator has another kind of CPU: the bits of the run then depend on who does what
+    /// Take part although the coordinator has another kind of CPU: results are then not bit-reproducible
     #[arg(long)]
     pub mixed_cpus: bool,
 }
@@ -146,7 +146,7 @@ pub struct ClusterConfigArgs {
     /// Address that the server listens on
     #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:4222")]
     pub listen: String,
-    /// Folder in which the server keeps what is under way
+    /// Folder in which the server stores in-flight tasks and results
     #[arg(long, value_name = "DIR", default_value = "/var/lib/nats")]
     pub store: PathBuf,
     /// Certificate of the server (PEM): connections are encrypted

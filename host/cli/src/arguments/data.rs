@@ -21,12 +21,12 @@ pub struct DataListArgs {
 
 #[derive(Args)]
 pub struct DataShowArgs {
-    /// Name of the data set
+    /// Name of the data set, or NAME:SPLIT for one split
     pub name: String,
 }
 
 #[derive(Args)]
 pub struct DataCheckArgs {
-    /// Name of a data set [default: all]
+    /// Name of a data set, or NAME:SPLIT for one split [default: all]
     pub name: Option<String>,
 }

@@ -28,7 +28,8 @@ pub struct DesignArgs {
 
 #[derive(Args)]
 pub struct DesignsArgs {
-    /// Folder of a search
+    /// Folder of a search, or run folder
+    #[arg(value_name = "FOLDER|RUN")]
     pub folder: PathBuf,
     /// Show the whole design with this hash, or the beginning of one
     #[arg(long, value_name = "HASH")]

@@ -14,16 +14,16 @@ use crate::exit::CommandError;
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Permissions")]
 pub struct PermissionArgs {
-    /// Allow the workflow to read these files and folders outside of its own folder; any without a value.
-    /// PL_HOST_ALLOW_READ has more
+    /// Allow the workflow to read these files and folders outside of its own folder. Without a value, any file.
+    /// Added to `PL_HOST_ALLOW_READ`
     #[arg(long, value_name = "PATH,…", num_args = 0..=1, require_equals = true)]
     pub allow_read: Option<Vec<OsString>>,
-    /// Allow the workflow to connect to these hosts, as HOST or HOST:PORT; any without a value. PL_HOST_ALLOW_NET has
-    /// more
+    /// Allow the workflow to connect to these hosts, as HOST or HOST:PORT. Without a value, any host. Added to
+    /// `PL_HOST_ALLOW_NET`
     #[arg(long, value_name = "HOST,…", num_args = 0..=1, require_equals = true)]
     pub allow_net: Option<Vec<OsString>>,
-    /// Allow the workflow to use the keys in these environment variables; in any without a value. PL_HOST_ALLOW_ENV has
-    /// more
+    /// Allow the workflow to use the keys in these environment variables. Without a value, any variable. Added to
+    /// `PL_HOST_ALLOW_ENV`
     #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true)]
     pub allow_env: Option<Vec<OsString>>,
 }

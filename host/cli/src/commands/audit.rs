@@ -30,7 +30,7 @@ pub fn run(app: &App, options: &AuditArgs) -> CommandResult {
         (true, audits) => writeln!(out, "{:#}", json!(audits))?,
         (false, audits) => audits.iter().try_for_each(|audit| write(audit, &mut out))?,
     }
-    if audits.iter().any(Audit::has_defect) {
+    if audits.iter().any(|audit| audit.defects() > 0) {
         return Err(CommandError::failed("training would learn from these defects: fix them first"));
     }
     Ok(())
@@ -41,7 +41,7 @@ fn write(audit: &Audit, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "scenario {scenario}\n")?;
     }
     writeln!(out, "{}\n", table(audit).trim_fmt())?;
-    for oracle in &audit.oracle {
+    for oracle in audit.oracle.iter().filter(|oracle| oracle.actions > 0) {
         let OracleResult { episodes, success, reward, .. } = oracle;
         let (name, percent) = (oracle.named(), 100.0 * success);
         writeln!(out, "oracle on {episodes} tasks of {name}: success {percent:.0} %, reward {reward:.2}")?;

@@ -26,6 +26,7 @@ pub fn run(app: &App, options: &CheckArgs) -> CommandResult {
     if let Ok(memory) = &memory {
         checked.warn_of_memory(memory);
     }
+    checked.warn_of_missing_files();
     diagnostics::show(&checked.warnings, options.format)?;
     if options.format != DiagnosticFormat::Human {
         return Ok(());
@@ -34,7 +35,7 @@ pub fn run(app: &App, options: &CheckArgs) -> CommandResult {
     let names = |list: &mut dyn Iterator<Item = &String>| list.cloned().collect::<Vec<_>>().join(", ");
     let mut out = visible::stdout();
     writeln!(out, "{} is valid", file.display())?;
-    writeln!(out, "  layout    {:?}", workflow.layout)?;
+    writeln!(out, "  layout    {}", workflow.layout)?;
     writeln!(out, "  agents    {}", names(&mut workflow.agents.iter().map(|a| &a.name)))?;
     writeln!(out, "  policies  {}", names(&mut workflow.policies.iter().map(|p| &p.name)))?;
     writeln!(out, "  models    {}", names(&mut workflow.models.iter().map(|m| &m.source)))?;

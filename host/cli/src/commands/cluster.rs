@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pl_run::{
     AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, Role, SandboxStatus, Sandboxes,
-    ServerAddress, ServerConfig, TOKEN_VARIABLE, WorkerStatus, cluster_status,
+    ServerAddress, ServerConfig, TOKEN_VARIABLE, WorkerStatus, cluster_status, one_line,
 };
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde_json::json;
@@ -19,6 +19,7 @@ use crate::arguments::cluster::{
     AccessArgs, ClusterCommand, ClusterConfigArgs, ClusterRunArgs, ClusterStatusArgs,
 };
 use crate::exit::{CommandError, CommandResult};
+use crate::visible;
 
 pub fn run(app: impl FnOnce() -> Result<App, CommandError>, command: &ClusterCommand) -> CommandResult {
     match command {
@@ -115,7 +116,7 @@ fn status(app: &App, arguments: &ClusterStatusArgs) -> CommandResult {
     let server = &arguments.server;
     let address = address(&server.nats, &server.access);
     let runs = cluster_status(&app.host, &address)?;
-    let mut out = std::io::stdout();
+    let mut out = visible::stdout();
     if arguments.json {
         let line = |run: &ClusterRunStatus| {
             let entry = &run.entry;
@@ -137,24 +138,16 @@ fn status(app: &App, arguments: &ClusterStatusArgs) -> CommandResult {
         return Ok(writeln!(out, "{} has no runs", server.nats)?);
     }
     for run in runs {
-        writeln!(
-            out,
-            "run {} (pl-host {}): {} tasks leased or queued",
-            run.entry.run, run.entry.program, run.queued
-        )?;
-        for worker in run.workers {
-            let WorkerStatus { worker, cpu, policies, slots, playing, played, .. } = worker;
-            if policies.is_empty() {
-                writeln!(out, "  {worker}: plays {playing} of {slots}, has played {played} ({cpu})")?;
-            } else {
-                let policies = policies.join(", ");
-                let state = if playing > 0 { "trains" } else { "waits for" };
-                writeln!(out, "  {worker}: {state} {policies}, has done {played} updates ({cpu})")?;
-            }
+        // Other machines write these texts.
+        let (name, program) = (one_line(&run.entry.run), one_line(&run.entry.program));
+        writeln!(out, "run {name} (pl-host {program}): {} tasks leased or queued", run.queued)?;
+        for worker in &run.workers {
+            writeln!(out, "  {}", worker_line(worker))?;
         }
         let Some(Sandboxes { queued, machines }) = run.sandboxes else { continue };
         writeln!(out, "  {queued} jobs wait or are run")?;
         for SandboxStatus { sandbox, slots, running, done, .. } in &machines {
+            let sandbox = one_line(sandbox);
             writeln!(out, "  {sandbox}: runs {running} of {slots} jobs, has run {done}")?;
         }
         if machines.is_empty() {
@@ -163,4 +156,36 @@ fn status(app: &App, arguments: &ClusterStatusArgs) -> CommandResult {
         }
     }
     Ok(())
+}
+
+/// Returns the line of a worker or a learner, whose texts are its machine's.
+fn worker_line(status: &WorkerStatus) -> String {
+    let WorkerStatus { worker, cpu, policies, slots, playing, played, .. } = status;
+    let (worker, cpu) = (one_line(worker), one_line(cpu));
+    if policies.is_empty() {
+        return format!("{worker}: plays {playing} of {slots}, has played {played} ({cpu})");
+    }
+    let (policies, state) = (policies.join(", "), if *playing > 0 { "trains" } else { "waits for" });
+    format!("{worker}: {state} {}, has done {played} updates ({cpu})", one_line(&policies))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_other_machines_stay_on_their_line() {
+        let status = |policies: Vec<String>| WorkerStatus {
+            worker: "w\n  honest".to_owned(),
+            program: "0.1.0".to_owned(),
+            cpu: "x86\u{1b}[2K".to_owned(),
+            policies,
+            slots: 2,
+            playing: 1,
+            played: 3,
+        };
+        assert_eq!(worker_line(&status(Vec::new())), "w␊  honest: plays 1 of 2, has played 3 (x86␛[2K)");
+        let learner = worker_line(&status(vec!["a\r".to_owned()]));
+        assert_eq!(learner, "w␊  honest: trains a␍, has done 3 updates (x86␛[2K)");
+    }
 }

@@ -9,6 +9,7 @@ use crate::app::App;
 use crate::arguments::design::DesignArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::stop_on_signals;
+use crate::stderr;
 use crate::visible;
 
 pub fn run(app: &App, options: &DesignArgs) -> CommandResult {
@@ -28,7 +29,7 @@ pub fn run(app: &App, options: &DesignArgs) -> CommandResult {
     let folder = search_options.folder.display();
     match ending {
         SearchEnding::Done => {}
-        SearchEnding::Spent => eprintln!("the budget is spent"),
+        SearchEnding::Spent => stderr::line("the budget is spent"),
         SearchEnding::Interrupted => {
             let message = format!("stopped; the same command goes on with the designs in {folder}");
             return Err(CommandError::Interrupted(message));

@@ -10,6 +10,7 @@ use crate::app::App;
 use crate::arguments::training::EvaluateArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::report;
+use crate::stderr;
 use crate::visible;
 
 pub fn run(app: &App, options: &EvaluateArgs) -> CommandResult {
@@ -22,7 +23,7 @@ pub fn run(app: &App, options: &EvaluateArgs) -> CommandResult {
         let EvaluationResult { report, seconds, tokens, .. } = result;
         // Timings differ from run to run and are not part of the report.
         let rate = *tokens as f64 / seconds;
-        eprintln!("{}: {tokens} tokens in {seconds:.1} s, {rate:.1} tokens/s", report.name);
+        stderr::line(&format!("{}: {tokens} tokens in {seconds:.1} s, {rate:.1} tokens/s", report.name));
         if let Some((path, file)) = &mut completions {
             result
                 .write_completions(&session, file)

@@ -7,6 +7,7 @@ use pl_viewer::{Error, ExportFormat, export};
 
 use crate::arguments::view::{ExportArgs, ExportChoice};
 use crate::exit::{CommandError, CommandResult};
+use crate::stderr;
 use crate::stored_workflows::StoredWorkflows;
 use crate::visible::{self, visible};
 
@@ -28,14 +29,14 @@ pub fn run(options: &ExportArgs) -> CommandResult {
         error => CommandError::input(error),
     })?;
     for problem in &exported.problems {
-        eprintln!("warning: {}", visible(problem));
+        stderr::line(&format!("warning: {}", visible(problem)));
     }
     let unit = match format {
         ExportFormat::Table => "rows",
         ExportFormat::ChromeTrace => "events",
         _ => "lines",
     };
-    eprintln!("{} {unit}", exported.lines);
+    stderr::line(&format!("{} {unit}", exported.lines));
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::arguments::workflow::FmtArgs;
 use crate::diagnostics;
 use crate::diagnostics::DiagnosticFormat;
 use crate::exit::{CommandError, CommandResult};
+use crate::stderr;
 use crate::visible;
 
 /// Lines of context around a difference.
@@ -44,7 +45,7 @@ pub fn run(options: &FmtArgs) -> CommandResult {
             print(&formatted)?;
         } else if differs {
             replace(&file, &formatted)?;
-            eprintln!("{}", source.name);
+            stderr::line(&visible::visible(&source.name));
         }
     }
     match differing {
@@ -52,6 +53,14 @@ pub fn run(options: &FmtArgs) -> CommandResult {
         0 => Ok(()),
         1 => Err(CommandError::Failed("1 file is not formatted; run `pl-host fmt`".to_owned())),
         many => Err(CommandError::Failed(format!("{many} files are not formatted; run `pl-host fmt`"))),
+    }
+}
+
+/// Formats a workflow that was made from a template: names of another length need other alignment.
+pub fn format_generated(file: &Path) -> CommandResult {
+    match pl_dsl::format(&read(file)?.text) {
+        Ok(formatted) => replace(file, &formatted),
+        Err(_) => Err(CommandError::failed(format!("{} can't be formatted", file.display()))),
     }
 }
 
@@ -87,7 +96,7 @@ fn read(file: &Path) -> Result<Source, CommandError> {
         let mut text = String::new();
         ("<stdin>".to_owned(), std::io::stdin().read_to_string(&mut text).map(|_| text))
     } else {
-        (file.display().to_string(), std::fs::read_to_string(file))
+        (file.display().to_string(), pl_dsl::read_text(file).map_err(std::io::Error::from))
     };
     match text {
         Ok(text) => Ok(Source { name, text }),
@@ -170,6 +179,8 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&fine).unwrap(), TIDY);
         let missing = folder.path().join("c.mas");
         assert!(matches!(fmt(&[&missing], false), Err(CommandError::Input(_))));
+        let endless = fmt(&[Path::new("/dev/zero")], false);
+        assert!(matches!(endless, Err(CommandError::Input(why)) if why.contains("it is not a file")));
     }
 
     /// Permissions of a file, and a link to it, are the same afterwards.

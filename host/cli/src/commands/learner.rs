@@ -8,6 +8,7 @@ use crate::commands::cluster::address;
 use crate::commands::worker::{default_name, participant};
 use crate::exit::CommandResult;
 use crate::interrupt::stop_on_signals;
+use crate::stderr;
 
 pub fn run(app: &App, arguments: &LearnerArgs) -> CommandResult {
     let stop = stop_on_signals(app);
@@ -19,6 +20,6 @@ pub fn run(app: &App, arguments: &LearnerArgs) -> CommandResult {
         place: arguments.rank.zip(arguments.leader.clone()).map(|(rank, leader)| RankPlace { rank, leader }),
         participant: participant(app, &arguments.participant)?,
     };
-    eprintln!("learner {}", options.name);
+    stderr::line(&format!("learner {}", options.name));
     Ok(learn(&app.host, &options, &stop)?)
 }

@@ -3,8 +3,9 @@
 use std::io::Write;
 
 use crate::exit::CommandResult;
+use crate::stderr;
 
 pub fn run() -> CommandResult {
-    let model = pl_toolchain::fetch_example_model(&|line| eprintln!("{line}"))?;
+    let model = pl_toolchain::fetch_example_model(&stderr::line)?;
     Ok(writeln!(std::io::stdout(), "{}", model.display())?)
 }

@@ -7,6 +7,7 @@ use pl_dsl::workflow::Palette;
 use pl_types::{Fact, FactKind};
 
 use crate::arguments::NewArgs;
+use crate::commands::fmt::format_generated;
 use crate::exit::{CommandError, CommandResult};
 
 /// Parts of the view of `maths.problems` that the prompts of a pattern show.
@@ -26,6 +27,7 @@ pub fn run(options: &NewArgs) -> CommandResult {
             (folder, format!("a team by the pattern `{word}`"))
         }
     };
+    format_generated(&folder.join(format!("{name}.mas")))?;
     let folder = folder.strip_prefix(".").unwrap_or(&folder).display();
     let mut out = std::io::stdout().lock();
     writeln!(out, "{folder}: {what}")?;

@@ -15,6 +15,7 @@ use crate::commands::{cluster, view};
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::stop_on_signals;
 use crate::panel::PanelState;
+use crate::stderr;
 
 pub fn run(app: &App, options: &RunArgs) -> CommandResult {
     let host = &app.host;
@@ -47,8 +48,8 @@ pub fn run(app: &App, options: &RunArgs) -> CommandResult {
         (None, None) => return Err(CommandError::input("give a workflow, or --resume DIR")),
     };
     let folder = run.folder().display().to_string();
-    eprintln!("run folder {folder}");
-    eprint!("{}", run.memory());
+    stderr::line(&format!("run folder {folder}"));
+    stderr::text(&run.memory().to_string());
     if let Some(address) = options.view {
         view::beside_run(host, run.folder(), address)?;
     }
@@ -69,7 +70,7 @@ pub fn run(app: &App, options: &RunArgs) -> CommandResult {
 fn serve_metrics(app: &App, address: SocketAddr) -> Result<MetricsServer, CommandError> {
     let failed = |error: std::io::Error| CommandError::failed(format!("cannot listen on {address}: {error}"));
     let listener = app.host.block_on(TcpListener::bind(address)).map_err(failed)?;
-    eprintln!("metrics on http://{}/metrics", listener.local_addr().map_err(failed)?);
+    stderr::line(&format!("metrics on http://{}/metrics", listener.local_addr().map_err(failed)?));
     let gauges = Arc::new(RunGauges::default());
     app.terminal.record_metrics(Arc::clone(&gauges));
     Ok(MetricsServer(app.host.handle().spawn(pl_telemetry::serve_metrics(listener, gauges))))

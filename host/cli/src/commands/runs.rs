@@ -7,6 +7,7 @@ use pl_viewer::{RunState, RunSummary, list_runs};
 
 use crate::arguments::view::RunsArgs;
 use crate::exit::{CommandError, CommandResult};
+use crate::stderr;
 use crate::table::plain_table;
 use crate::visible;
 
@@ -31,7 +32,7 @@ pub fn run(options: &RunsArgs) -> CommandResult {
     writeln!(out, "{}", table.trim_fmt())?;
     for run in &runs {
         if let Some(problem) = &run.problem {
-            eprintln!("warning: {}: {}", visible::visible(&run.name), visible::visible(problem));
+            stderr::line(&visible::visible(&format!("warning: {}: {problem}", run.name)));
         }
     }
     Ok(())

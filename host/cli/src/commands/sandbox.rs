@@ -23,6 +23,7 @@ use crate::commands::worker::default_name;
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::stop_on_signals;
 use crate::progress::Terminal;
+use crate::stderr;
 use crate::visible;
 
 /// Name under which a registry has the base of the default image.
@@ -49,11 +50,11 @@ fn run_file(app: &App, options: &SandboxRunArgs) -> CommandResult {
     };
     visible::stdout().write_all(verdict.stdout.as_bytes())?;
     match std::io::stderr().is_terminal() {
-        true => eprint!("{}", visible::visible(&verdict.stderr)),
-        false => eprint!("{}", verdict.stderr),
+        true => stderr::text(&visible::visible(&verdict.stderr)),
+        false => stderr::text(&verdict.stderr),
     }
     if options.usage {
-        eprintln!("{}", usage(&verdict));
+        stderr::line(&usage(&verdict));
     }
     match verdict.ending {
         Ending::Ok => Ok(()),
@@ -76,7 +77,7 @@ fn serve(app: &App, options: &SandboxServeArgs) -> CommandResult {
         endpoints: options.endpoints.clone(),
         certificates: options.certificates.clone(),
     };
-    eprintln!("sandbox {}", machine.name);
+    stderr::line(&format!("sandbox {}", machine.name));
     Ok(run_jobs(&app.host, &machine, &stop)?)
 }
 
@@ -126,12 +127,34 @@ fn job(options: &SandboxRunArgs) -> Result<Job, CommandError> {
     if !std::io::stdin().is_terminal() {
         std::io::stdin().read_to_string(&mut stdin).map_err(CommandError::input)?;
     }
+    let language = language(options)?;
+    Ok(Job { language: language.to_owned(), source, stdin, ..Job::default() })
+}
+
+/// Returns the language of the program, by the ending of its name.
+///
+/// # Errors
+/// If the backend can't run it.
+fn language(options: &SandboxRunArgs) -> Result<&str, CommandError> {
     let language = match options.file.extension().and_then(|ending| ending.to_str()) {
         Some("sh") => "shell",
         Some("py") | None => "python",
         Some(other) => other,
     };
-    Ok(Job { language: language.to_owned(), source, stdin, ..Job::default() })
+    let is_docker = options.backend == BackendChoice::Docker;
+    let runs = match language {
+        "python" => true,
+        "shell" => is_docker,
+        _ => is_docker && !options.run.is_empty(),
+    };
+    match runs {
+        true => Ok(language),
+        false => Err(CommandError::input(format!(
+            "{}: unsupported language {language:?}: the wasm backend runs Python; use `--backend docker` for shell (.sh), \
+             and `--backend docker --run COMMAND,{{file}}` for others",
+            options.file.display()
+        ))),
+    }
 }
 
 /// Returns the container settings of the command line.
@@ -148,7 +171,8 @@ fn container_settings(engine: &SandboxEngineArgs) -> DockerSettings {
     docker_settings(&settings, &containers(engine), Path::new(""))
 }
 
-/// Shows what each backend has and lacks. Fails if containers are not usable.
+/// Shows what each backend has and lacks. The default backend needs nothing. Fails if the options ask for containers, and these
+/// are not usable.
 fn doctor(app: &App, options: &SandboxDoctorArgs) -> CommandResult {
     let settings = container_settings(&options.engine);
     let found = app.host.block_on(DockerWorkers::inspect(&settings));
@@ -158,7 +182,12 @@ fn doctor(app: &App, options: &SandboxDoctorArgs) -> CommandResult {
         write!(out, "{}", report(one))?;
     }
     if !found.iter().any(|one| one.problem.is_none()) {
-        return Err(CommandError::failed("the docker backend can't run programs yet"));
+        let unusable = "the docker backend can't run programs yet";
+        let SandboxEngineArgs { image, runtime, endpoints, .. } = &options.engine;
+        if image.is_some() || runtime.is_some() || !endpoints.is_empty() {
+            return Err(CommandError::failed(unusable));
+        }
+        return Ok(writeln!(out, "{unusable}")?);
     }
     // The test: a supervisor refuses to work in a container that is not isolated as it should be.
     let one = pl_sandbox::SandboxLimits { workers: 1, ..settings.limits.clone() };
@@ -205,7 +234,9 @@ fn image(app: &App, options: &SandboxImageArgs) -> CommandResult {
     } else {
         let source = if settings.image == DEFAULT_IMAGE { REGISTRY_IMAGE } else { &settings.image };
         if let Err(fetching) = create(ImageSource::Registry(source.to_owned())) {
-            eprintln!("{source} can't be fetched ({fetching}); creating Debian with Python instead");
+            stderr::line(&format!(
+                "{source} can't be fetched ({fetching}); creating Debian with Python instead"
+            ));
             let archive = Archive::with_debian(&app.terminal)?;
             create(ImageSource::Archive(archive.path.clone())).map_err(CommandError::failed)?;
         }
@@ -287,4 +318,37 @@ fn run_tool(
     }
     let message = String::from_utf8_lossy(&output.stderr);
     Err(CommandError::Failed(format!("{name}: {}", message.lines().last().unwrap_or("it failed"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    /// Returns the options of `sandbox run` with these arguments. Returns `None` if they are invalid.
+    fn options(arguments: &[&str]) -> Option<SandboxRunArgs> {
+        let arguments = ["pl-host", "sandbox", "run"].iter().chain(arguments);
+        match Arguments::try_parse_from(arguments).ok()?.command {
+            Command::Sandbox { command: SandboxCommand::Run(options) } => Some(options),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_language_that_no_backend_runs_is_refused_before_anything_starts() {
+        for (arguments, expected) in [
+            (&["a.py"][..], "python"),
+            (&["--backend", "docker", "a.sh"], "shell"),
+            (&["--backend", "docker", "--run", "node,{file}", "a.js"], "js"),
+        ] {
+            assert!(matches!(language(&options(arguments).unwrap()), Ok(found) if found == expected));
+        }
+        for arguments in [&["base.mas"][..], &["a.sh"], &["--backend", "docker", "base.mas"]] {
+            let options = options(arguments).unwrap();
+            let Err(CommandError::Input(why)) = language(&options) else { panic!("{arguments:?}") };
+            assert!(why.contains("unsupported language") && why.contains("--run COMMAND,{file}"), "{why}");
+        }
+    }
 }

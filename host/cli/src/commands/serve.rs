@@ -22,6 +22,7 @@ use crate::arguments::common::WorkflowArgs;
 use crate::arguments::serve::ServeArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::first_signal;
+use crate::stderr;
 
 use super::serve_control::SessionControl;
 
@@ -114,7 +115,7 @@ async fn listen(host: &Host, address: SocketAddr, service: Service) -> CommandRe
     let failed = |error: std::io::Error| CommandError::failed(format!("cannot listen on {address}: {error}"));
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    eprintln!("serving {} on http://{address}/v1 (Ctrl-C stops)", service.names().join(", "));
+    stderr::line(&format!("serving {} on http://{address}/v1 (Ctrl-C stops)", service.names().join(", ")));
     pl_serve::serve(listener, service, first_signal(host))
         .await
         .map_err(|error| CommandError::failed(format!("the server stopped: {error}")))

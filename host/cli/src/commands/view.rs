@@ -16,6 +16,7 @@ use crate::arguments::view::ViewArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::first_signal;
 use crate::play_worker::play_worker;
+use crate::stderr;
 use crate::stored_workflows::StoredWorkflows;
 
 /// Address and port unless the user names others.
@@ -53,10 +54,10 @@ pub fn beside_run(host: &Host, folder: &Path, address: Option<SocketAddr>) -> Co
         }
     })?;
     let Bound { listener, token, url } = bound;
-    eprintln!("viewing the run on {url} (until it ends; `pl-host view` shows it later)");
+    stderr::line(&format!("viewing the run on {url} (until it ends; `pl-host view` shows it later)"));
     host.handle().spawn(async {
         if let Err(error) = pl_viewer::serve(listener, viewer, token, std::future::pending()).await {
-            eprintln!("the viewer stopped, the run goes on: {error}");
+            stderr::line(&format!("the viewer stopped, the run goes on: {error}"));
         }
     });
     Ok(())
@@ -77,14 +78,16 @@ async fn bind(address: SocketAddr) -> Result<Bound, CommandError> {
     let address = listener.local_addr().map_err(failed)?;
     let token = AccessToken::random();
     if !address.ip().is_loopback() {
-        eprintln!("warning: the connection is not encrypted; anyone who sees the address can read the runs");
+        stderr::line(
+            "warning: the connection is not encrypted; anyone who sees the address can read the runs",
+        );
     }
     Ok(Bound { url: page_url(address, &token), listener, token })
 }
 
 async fn listen(host: &Host, options: &ViewArgs, viewer: Viewer) -> CommandResult {
     let Bound { listener, token, url } = bind(options.listen).await?;
-    eprintln!("viewing runs on {url} (Ctrl-C stops)");
+    stderr::line(&format!("viewing runs on {url} (Ctrl-C stops)"));
     // Deleted when the server ends.
     let _redirection = if options.open { open_browser(&url) } else { None };
     pl_viewer::serve(listener, viewer, token, first_signal(host))
@@ -121,7 +124,7 @@ fn open_browser(url: &str) -> Option<NamedTempFile> {
     match opened() {
         Ok(file) => Some(file),
         Err(error) => {
-            eprintln!("no browser can be started ({error}); open the address above");
+            stderr::line(&format!("no browser can be started ({error}); open the address above"));
             None
         }
     }

@@ -7,6 +7,7 @@ use crate::arguments::cluster::{ParticipantArgs, WorkerArgs};
 use crate::commands::cluster::address;
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::stop_on_signals;
+use crate::stderr;
 
 pub fn run(app: &App, arguments: &WorkerArgs) -> CommandResult {
     let stop = stop_on_signals(app);
@@ -17,7 +18,7 @@ pub fn run(app: &App, arguments: &WorkerArgs) -> CommandResult {
         slots: arguments.slots,
         participant: participant(app, &arguments.participant)?,
     };
-    eprintln!("worker {}", options.name);
+    stderr::line(&format!("worker {}", options.name));
     Ok(work(&app.host, &options, &stop)?)
 }
 

@@ -3,12 +3,13 @@
 
 use std::io;
 use std::net::TcpStream;
+use std::time::Instant;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::LONGEST_HANDSHAKE;
-use super::wire::{read_message_of, set_up, write_message};
+use super::wire::{ReadUntil, read_message_of, set_up, write_message};
+use super::{LONGEST_HANDSHAKE, RankSettings};
 
 /// Version of what ranks send each other.
 const VERSION: u32 = 1;
@@ -28,13 +29,6 @@ pub(super) struct Hello {
     pub rank: usize,
     /// Port that it listens at.
     pub port: u16,
-}
-
-/// Introduction that the accepting side expects.
-pub(super) struct Side<'s> {
-    pub name: &'s str,
-    pub ranks: usize,
-    pub secret: &'s [u8],
 }
 
 #[derive(Serialize, Deserialize)]
@@ -58,8 +52,8 @@ enum Verdict {
 
 /// Proves to the side that accepted a connection that this is a rank, and lets it prove itself.
 pub(super) fn prove(stream: &TcpStream, hello: &Hello, secret: &[u8]) -> io::Result<()> {
-    begin(stream)?;
-    let Challenge { version, number } = receive(stream)?;
+    let mut reader = begin(stream)?;
+    let Challenge { version, number } = receive(&mut reader)?;
     if version != VERSION {
         let problem = format!("it speaks version {version} of the protocol of ranks, this pl-host {VERSION}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
@@ -67,7 +61,7 @@ pub(super) fn prove(stream: &TcpStream, hello: &Hello, secret: &[u8]) -> io::Res
     let own = random_number();
     let proof = proof(secret, "rank", &number, hello);
     send(stream, &Answer { hello: hello.clone(), proof, number: own })?;
-    match receive(stream)? {
+    match receive(&mut reader)? {
         Verdict::Accepted { proof: theirs } if is_proof(secret, "accepted", &own, hello, theirs) => {
             stream.set_read_timeout(None)
         }
@@ -79,21 +73,20 @@ pub(super) fn prove(stream: &TcpStream, hello: &Hello, secret: &[u8]) -> io::Res
     }
 }
 
-/// Lets the other side of a connection prove that it is a rank of a group, and proves to it that this one is.
-pub(super) fn accept(stream: &TcpStream, side: &Side<'_>) -> io::Result<Hello> {
-    begin(stream)?;
+/// Lets the other side of a connection prove that it is a rank of the group that `settings` names, and proves to it that
+/// this one is.
+pub(super) fn accept(stream: &TcpStream, settings: &RankSettings) -> io::Result<Hello> {
+    let RankSettings { ranks, name, secret } = settings;
+    let mut reader = begin(stream)?;
     let number = random_number();
     send(stream, &Challenge { version: VERSION, number })?;
-    let Answer { hello, proof: theirs, number: own } = receive(stream)?;
-    let reason = if !is_proof(side.secret, "rank", &number, &hello, theirs) {
+    let Answer { hello, proof: theirs, number: own } = receive(&mut reader)?;
+    let reason = if !is_proof(secret, "rank", &number, &hello, theirs) {
         Some("it has other credentials; give all ranks the same file by --nats-credentials".to_owned())
-    } else if hello.name != side.name {
-        Some(format!("it belongs to {}, this one to {}", hello.name, side.name))
-    } else if hello.ranks != side.ranks || hello.rank >= side.ranks {
-        Some(format!(
-            "it is rank {} of {}, but this learner has {} ranks",
-            hello.rank, hello.ranks, side.ranks
-        ))
+    } else if hello.name != *name {
+        Some(format!("it belongs to {}, this one to {name}", hello.name))
+    } else if hello.ranks != *ranks || hello.rank >= *ranks {
+        Some(format!("it is rank {} of {}, but this learner has {ranks} ranks", hello.rank, hello.ranks))
     } else {
         None
     };
@@ -101,14 +94,15 @@ pub(super) fn accept(stream: &TcpStream, side: &Side<'_>) -> io::Result<Hello> {
         send(stream, &Verdict::Refused { reason: reason.clone() })?;
         return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
     }
-    send(stream, &Verdict::Accepted { proof: proof(side.secret, "accepted", &own, &hello) })?;
+    send(stream, &Verdict::Accepted { proof: proof(secret, "accepted", &own, &hello) })?;
     stream.set_read_timeout(None)?;
     Ok(hello)
 }
 
-fn begin(stream: &TcpStream) -> io::Result<()> {
+/// Sets a new connection up. Returns its reading side for the time of the handshake.
+fn begin(stream: &TcpStream) -> io::Result<ReadUntil<'_>> {
     set_up(stream)?;
-    stream.set_read_timeout(Some(LONGEST_HANDSHAKE))
+    Ok(ReadUntil { stream, deadline: Instant::now() + LONGEST_HANDSHAKE })
 }
 
 fn proof(secret: &[u8], side: &str, number: &[u8; 32], hello: &Hello) -> [u8; 32] {
@@ -131,7 +125,7 @@ fn send<T: Serialize>(stream: &TcpStream, message: &T) -> io::Result<()> {
     write_message(stream, &postcard::to_allocvec(message).map_err(io::Error::other)?)
 }
 
-fn receive<T: DeserializeOwned>(stream: &TcpStream) -> io::Result<T> {
-    let message = read_message_of(stream, LONGEST)?;
+fn receive<T: DeserializeOwned>(reader: &mut ReadUntil<'_>) -> io::Result<T> {
+    let message = read_message_of(reader, LONGEST)?;
     postcard::from_bytes(&message).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }

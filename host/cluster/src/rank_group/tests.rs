@@ -1,6 +1,10 @@
+//! Tests of the group of ranks: sums, divided work, ranks that are missing or refused.
+
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use super::*;
 
@@ -122,6 +126,53 @@ fn strangers_and_ranks_of_other_learners_are_refused() {
     for (refusal, reason) in refusals.iter().zip(["other credentials", "belongs to run-2", "has 2 ranks"]) {
         assert!(refusal.contains(reason) && refusal.contains(&address), "{refusal}");
     }
+}
+
+/// Sends a byte of a message now and then, until `is_over`, or the other side hangs up.
+fn send_slowly(mut stream: &TcpStream, is_over: &AtomicBool) {
+    let message = [&1000u64.to_le_bytes()[..], &[0; 1000]].concat();
+    for byte in message {
+        if is_over.load(Ordering::Relaxed) || stream.write_all(&[byte]).is_err() {
+            return;
+        }
+        std::thread::sleep(PAUSE / 4);
+    }
+}
+
+#[test]
+fn strangers_that_are_slow_or_silent_keep_no_rank_waiting() {
+    let (listener, address) = local();
+    let settings = settings(2);
+    let is_over = AtomicBool::new(false);
+    let started = Instant::now();
+    let is_late = || started.elapsed() > LONGEST_HANDSHAKE / 2;
+    let _silent = TcpStream::connect(&address).unwrap();
+    let slow = TcpStream::connect(&address).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| send_slowly(&slow, &is_over));
+        let joining = scope.spawn(|| RankGroup::join(&address, 1, &settings, &is_late));
+        let leading = RankGroup::lead(&listener, &settings, &mut |_| {}, &is_late);
+        is_over.store(true, Ordering::Relaxed);
+        assert!(leading.unwrap().is_some());
+        assert!(joining.join().unwrap().unwrap().is_some());
+    });
+}
+
+#[test]
+fn the_time_of_a_handshake_ends_however_often_something_arrives() {
+    let (listener, address) = local();
+    let slow = TcpStream::connect(&address).unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_nonblocking(false).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| send_slowly(&slow, &is_over));
+        let deadline = Instant::now() + 4 * PAUSE;
+        let read = wire::ReadUntil { stream: &stream, deadline }.read_to_end(&mut Vec::new());
+        is_over.store(true, Ordering::Relaxed);
+        assert!(read.is_err(), "{read:?}");
+        assert!(deadline.elapsed() < LONGEST_HANDSHAKE, "it ended late");
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::{SockRef, TcpKeepalive};
 
@@ -15,7 +15,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 /// Longest message. A longer one would be a broken process's.
 const LONGEST: u64 = 1 << 36;
 
-/// Sets up a connection on which long waits are fine and a machine that is gone is found.
+/// Sets up a connection that tolerates long idle periods and detects dead peers.
 pub(super) fn set_up(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
@@ -36,7 +36,7 @@ pub(super) fn read_message(stream: &TcpStream) -> io::Result<Vec<u8>> {
 }
 
 /// Receives a message of at most some bytes.
-pub(super) fn read_message_of(mut stream: &TcpStream, longest: u64) -> io::Result<Vec<u8>> {
+pub(super) fn read_message_of(mut stream: impl Read, longest: u64) -> io::Result<Vec<u8>> {
     let mut length = [0; 8];
     stream.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);
@@ -51,6 +51,23 @@ pub(super) fn read_message_of(mut stream: &TcpStream, longest: u64) -> io::Resul
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(message)
+}
+
+/// Reading side of a connection until a time, however often something arrives before it.
+pub(super) struct ReadUntil<'s> {
+    pub stream: &'s TcpStream,
+    pub deadline: Instant,
+}
+
+impl Read for ReadUntil<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(buffer)
+    }
 }
 
 /// Waits a while for something to be received. The end of the connection is an error.

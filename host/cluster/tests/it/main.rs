@@ -15,6 +15,7 @@ mod weather;
 
 use std::convert::Infallible;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ struct Server {
 impl Server {
     fn start() -> Option<Server> {
         let folder = tempfile::tempdir().unwrap();
-        match LocalServer::start(folder.path(), |command| command) {
+        match LocalServer::start(Path::new("nats-server"), folder.path(), |command| command) {
             Ok(server) => Some(Server { server, _folder: folder }),
             Err(error) => {
                 skip_or_fail(Requirement::Nats, &error.to_string());
@@ -216,7 +217,7 @@ fn a_task_that_no_worker_survives_is_an_error() {
 }
 
 #[test]
-fn a_worker_that_lies_is_put_aside() {
+fn a_worker_that_lies_is_excluded() {
     test(async |server| {
         let coordinator = Arc::new(server.coordinator().await);
         let playing = {
@@ -234,11 +235,11 @@ fn a_worker_that_lies_is_put_aside() {
         assert_eq!(playing.await.unwrap().unwrap(), lease(1, 0).body);
         let refused = liar.next().await.err().unwrap();
         assert!(
-            matches!(&refused, Error::PutAside { reason, .. } if reason.contains("too long")),
+            matches!(&refused, Error::Excluded { reason, .. } if reason.contains("too long")),
             "{refused}"
         );
         let again = server.worker("liar").await;
-        assert!(matches!(again.next().await, Err(Error::PutAside { .. })));
+        assert!(matches!(again.next().await, Err(Error::Excluded { .. })));
         honest.abort();
     });
 }

@@ -1,4 +1,4 @@
-//! Bad weather: links that are slow, silent or cut, leases that the server has lost, a full store, other versions.
+//! Fault injection: links that are slow, silent or cut, leases that the server has lost, a full store, other versions.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -25,7 +25,7 @@ pub(crate) enum StepTokens {
         given: Vec<bool>,
         values: Option<StepValues>,
     },
-    /// Here. An element is `None` if its logits are not a distribution.
+    /// Already read on the host. An element is `None` if its logits are not a distribution.
     Read(Vec<Option<SampledToken>>),
 }
 

@@ -102,8 +102,8 @@ impl<E: Executor> Worker<E> {
         rows.iter().map(|row| all.get(row).copied()).collect()
     }
 
-    /// Launches the step after one whose tokens, of the sequences at `places`, are not read yet. Returns `None` if they have to
-    /// be read first, or if all completions end with them.
+    /// Launches the next step before the previous step's tokens, of the sequences at `places`, are read. Returns `None` if they
+    /// have to be read first, or if all completions end with them.
     fn launch_next(
         &mut self,
         tokens: &E::Tokens,

@@ -165,7 +165,7 @@ mod tests {
         for (rows, width, out) in [(1, 8, 3), (33, 64, 48), (40, 16, 130), (70, 64, 128)] {
             let (x, w) = (random(rows, width), random(out, width));
             assert!(gap(&linear(&x, &w).unwrap(), &x.mm(&w.tr())) < 1e-4);
-            // Transposed weights and slices, as the way back has them.
+            // Transposed weights and slices, as in the backward pass.
             let dy = random(rows, out);
             assert!(gap(&linear(&dy, &w.tr()).unwrap(), &dy.mm(&w)) < 1e-4);
             let part = x.narrow(0, 0, (rows + 1) / 2);

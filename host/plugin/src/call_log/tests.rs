@@ -1,3 +1,5 @@
+//! Output that is merged and truncated, and replays that answer from their record.
+
 use pl_sandbox::DeniedSandbox;
 use pl_types::Retrieve;
 

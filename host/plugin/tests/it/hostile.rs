@@ -200,7 +200,7 @@ impl tracing::Subscriber for Messages {
 }
 
 #[tokio::test]
-async fn a_flood_of_log_lines_is_cut_and_counted() {
+async fn a_flood_of_log_lines_is_cut() {
     let messages = Messages::default();
     let _default = tracing::subscriber::set_default(messages.clone());
     for attack in [Attack::Log, Attack::LongLog] {
@@ -210,9 +210,9 @@ async fn a_flood_of_log_lines_is_cut_and_counted() {
         assert!(matches!(cause, Cause::Fault(GuestFault::OutOfFuel { .. })), "{cause:?}");
         let mut lines = std::mem::take(&mut *messages.0.lock().unwrap());
         let last = lines.pop().unwrap();
-        assert!(last.ends_with("more log lines of this call were dropped"), "{attack:?}: {last}");
+        assert!(last.starts_with("more log lines of this plugin are dropped"), "{attack:?}: {last}");
         let bytes: usize = lines.iter().map(String::len).sum();
-        assert!(lines.len() <= 100 && bytes <= 64 << 10, "{attack:?}: {} lines, {bytes} bytes", lines.len());
+        assert!(lines.len() <= 600 && bytes <= 256 << 10, "{attack:?}: {} lines, {bytes} bytes", lines.len());
         assert!(!lines.is_empty(), "{attack:?}");
     }
 }

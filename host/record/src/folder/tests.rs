@@ -1,3 +1,5 @@
+//! Run folders: what a new run and a resume may overwrite or delete, damaged files, locks.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;

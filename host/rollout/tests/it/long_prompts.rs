@@ -36,6 +36,21 @@ fn the_episode_ends_as_truncated() {
     }
 }
 
+/// A prompt that fits, but leaves less room than a completion may take, is cut too. `end` takes it as it is.
+#[test]
+fn a_prompt_that_is_cut_leaves_room_for_a_completion() {
+    let first = |rule: LongPrompt, context: usize| {
+        let transitions = batch(Rollout::Flat, rule, context).transitions;
+        transitions[0].prompt.clone()
+    };
+    let whole = first(LongPrompt::End, usize::MAX);
+    let context = whole.len() + 1;
+    assert_eq!(first(LongPrompt::End, context), whole);
+    // Completions may have 8 tokens.
+    assert_eq!(first(LongPrompt::Left, context), whole[7..]);
+    assert_eq!(first(LongPrompt::Middle, context).len(), whole.len() - 7);
+}
+
 #[test]
 fn tokens_are_left_out_at_the_beginning_or_in_the_middle() {
     for mode in MODES {
@@ -49,7 +64,8 @@ fn tokens_are_left_out_at_the_beginning_or_in_the_middle() {
             whole.transitions.iter().zip(&left.transitions).zip(&middle.transitions)
         {
             let prompt = &whole.prompt;
-            if prompt.len() < 200 {
+            // A prompt of up to 192 tokens leaves room for a whole completion.
+            if prompt.len() <= 192 {
                 assert_eq!((&left.prompt, &middle.prompt), (prompt, prompt));
                 continue;
             }

@@ -160,3 +160,21 @@ fn a_reward_of_the_end_counts_for_the_last_turn_of_every_agent() {
     assert_eq!(team(false), [0.0, 0.0, 4.0]);
     assert_eq!(team(true), [0.0, 4.0, 4.0]);
 }
+
+/// The reward may score only the agents that acted, so that the others have the team's part and its success.
+#[test]
+fn the_end_of_a_successful_team_is_a_success_of_agents_that_acted_before() {
+    let script = |won: f64| Script {
+        team: Arc::new(move |state: &State| if state.actions.len() == 2 { won } else { 0.0 }),
+        ..Script::default()
+    };
+    for (won, success) in [(5.0, true), (4.0, false)] {
+        let setup = World::new(script(won)).setup(2, line(1, &[&[0], &[1]], Target::End));
+        let setup = Arc::new(EpisodeSetup { scores_end: true, ..(*setup).clone() });
+        let batch = play(&setup, &plan(Rollout::Flat, 1, 1)).unwrap();
+        let first = &batch.transitions[0];
+        // The local part is that of its own turn.
+        assert_eq!((first.reward, first.success), (0.5 * first.local_reward + won, success));
+        assert_eq!(batch.episodes[0].agents[0], Some((first.reward, first.success)));
+    }
+}

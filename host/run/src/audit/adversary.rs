@@ -25,6 +25,8 @@ pub enum Strategy {
     Constant(usize),
     /// Two fragments in turn.
     Alternate(usize, usize),
+    /// The oracle's actions in another task, which they solve.
+    OtherSolution,
     /// An answer that the user gave.
     Given(String),
 }
@@ -39,6 +41,7 @@ impl fmt::Display for Strategy {
             Strategy::Alternate(first, second) => {
                 write!(f, "an alternation of fragments {} and {}", first + 1, second + 1)
             }
+            Strategy::OtherSolution => f.write_str("the oracle's solution of another task"),
             Strategy::Given(text) => write!(f, "the answer {text:?}"),
         }
     }
@@ -165,7 +168,8 @@ impl Adversary {
             words.get(index % words.len().max(1)).cloned().unwrap_or_default()
         };
         match &self.strategy {
-            Strategy::Empty => String::new(),
+            // Solutions are actions, which no agent parses.
+            Strategy::Empty | Strategy::OtherSolution => String::new(),
             Strategy::Given(text) => text.clone(),
             Strategy::Echo => prompt.messages.last().map(|(_, text)| text.clone()).unwrap_or_default(),
             Strategy::Random => numbered(usize::from(u16::from_le_bytes([seed[0], seed[1]]))).await,

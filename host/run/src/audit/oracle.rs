@@ -1,12 +1,14 @@
-//! The environment's oracle as a player: it tells which tasks can be solved at all, and what a solution earns.
+//! The environment's oracle as a player: it tells which tasks can be solved at all, what a solution earns, and if it solves
+//! other tasks too.
 
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use pl_plugin::call_log::CallLog;
 use pl_plugin::{Completion, DrawingForm, Message, Outcome, PromptRequest, Snapshot, Task, Tool, Turn};
-use pl_rollout::{Agent, Environment, Episode, Fault, PromptEncoder};
+use pl_rollout::{Agent, Environment, Episode, EventKind, Fault, PromptEncoder, Trace};
 use pl_types::{Finish, Generate, GenerateError, Request};
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +19,8 @@ pub struct OracleResult {
     pub tasks: String,
     /// Level of generated tasks. `None` for those of a file or a data set.
     pub level: Option<u32>,
+    /// Number of actions that it gave, or failed to give. 0 if the environment has no oracle, or knows no solution.
+    pub actions: u64,
     pub episodes: usize,
     /// Share of the episodes that succeeded within the workflow's limit on visits.
     pub success: f64,
@@ -38,6 +42,34 @@ impl OracleResult {
     }
 }
 
+/// Actions of agents in an episode, by agent and in order.
+pub(super) type EpisodeActions = BTreeMap<String, VecDeque<String>>;
+
+/// Returns by the id of each task the actions that solved another one: of the tasks after it, the first with other actions
+/// than its own. A task has no entry if there is none.
+pub(super) fn other_solutions(traces: &[Trace]) -> HashMap<String, EpisodeActions> {
+    let played: Vec<(&Trace, EpisodeActions)> =
+        traces.iter().map(|trace| (trace, actions_of(trace))).collect();
+    let solutions = played.iter().enumerate().filter_map(|(index, (own, own_actions))| {
+        let mut after = played.iter().cycle().skip(index + 1).take(played.len());
+        let (_, actions) = after.find(|(other, actions)| {
+            other.end.success && other.task.id != own.task.id && actions != own_actions
+        })?;
+        Some((own.task.id.clone(), actions.clone()))
+    });
+    solutions.collect()
+}
+
+fn actions_of(trace: &Trace) -> EpisodeActions {
+    let mut actions = EpisodeActions::new();
+    for event in &trace.events {
+        if let (Some(agent), EventKind::Action(action)) = (&event.position.agent, &event.kind) {
+            actions.entry(agent.clone()).or_default().push_back(action.clone());
+        }
+    }
+    actions
+}
+
 /// A view with the oracle's advice on it.
 #[derive(Serialize, Deserialize)]
 struct AdvisedView {
@@ -46,11 +78,38 @@ struct AdvisedView {
     action: Option<String>,
 }
 
-/// An environment whose views carry the oracle's action.
+/// Source of the actions that views carry.
+pub(super) enum Advice {
+    /// The environment's oracle, whose actions are counted.
+    Oracle(Arc<AtomicU64>),
+    /// Actions by the id of the task.
+    Tasks(HashMap<String, EpisodeActions>),
+}
+
+/// Source of the actions of one episode.
+enum EpisodeAdvice {
+    Oracle(Arc<AtomicU64>),
+    /// After the last action of an agent, its first one follows.
+    Actions(EpisodeActions),
+}
+
+/// An environment whose views carry an action for the agent.
 pub(super) struct AdvisedEnvironment {
     pub environment: Arc<dyn Environment>,
-    /// Number of actions that the oracle gave.
-    pub advice: Arc<AtomicU64>,
+    pub advice: Advice,
+}
+
+impl AdvisedEnvironment {
+    fn advised(&self, episode: Box<dyn Episode>, task: Option<&Task>) -> Box<dyn Episode> {
+        let advice = match &self.advice {
+            Advice::Oracle(count) => EpisodeAdvice::Oracle(Arc::clone(count)),
+            Advice::Tasks(actions) => {
+                let own = task.and_then(|task| actions.get(&task.id));
+                EpisodeAdvice::Actions(own.cloned().unwrap_or_default())
+            }
+        };
+        Box::new(AdvisedEpisode { episode, advice })
+    }
 }
 
 #[async_trait]
@@ -63,12 +122,12 @@ impl Environment for AdvisedEnvironment {
         call_log: &CallLog,
     ) -> Result<Box<dyn Episode>, Fault> {
         let episode = self.environment.start(task, seed, stream, call_log).await?;
-        Ok(Box::new(AdvisedEpisode { episode, advice: Arc::clone(&self.advice) }))
+        Ok(self.advised(episode, Some(task)))
     }
 
     async fn restore(&self, snapshot: &Snapshot, call_log: &CallLog) -> Result<Box<dyn Episode>, Fault> {
-        let episode = self.environment.restore(snapshot, call_log).await?;
-        Ok(Box::new(AdvisedEpisode { episode, advice: Arc::clone(&self.advice) }))
+        // Only trees restore, and audits are flat.
+        Ok(self.advised(self.environment.restore(snapshot, call_log).await?, None))
     }
 
     fn capacity(&self) -> usize {
@@ -78,15 +137,25 @@ impl Environment for AdvisedEnvironment {
 
 struct AdvisedEpisode {
     episode: Box<dyn Episode>,
-    advice: Arc<AtomicU64>,
+    advice: EpisodeAdvice,
 }
 
 #[async_trait]
 impl Episode for AdvisedEpisode {
     async fn view(&mut self, agent: &str) -> Result<String, Fault> {
         let view = self.episode.view(agent).await?;
-        let action = self.episode.oracle(agent).await?;
-        self.advice.fetch_add(u64::from(action.is_some()), Ordering::Relaxed);
+        let action = match &mut self.advice {
+            EpisodeAdvice::Oracle(count) => {
+                let action = self.episode.oracle(agent).await;
+                count.fetch_add(u64::from(!matches!(action, Ok(None))), Ordering::Relaxed);
+                action?
+            }
+            EpisodeAdvice::Actions(actions) => actions.get_mut(agent).and_then(|own| {
+                let next = own.pop_front()?;
+                own.push_back(next.clone());
+                Some(next)
+            }),
+        };
         serde_json::to_string(&AdvisedView { view, action }).map_err(|error| Fault::new("view", error))
     }
 
@@ -167,5 +236,47 @@ impl Generate for Silent {
             version_changes: Vec::new(),
         };
         Ok(request.seeds.iter().map(completion).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pl_dsl::workflow::Rollout;
+    use pl_rollout::{EpisodeEnd, EventPosition, TraceEvent};
+    use pl_types::{Phase, StreamKey};
+
+    use super::*;
+
+    fn trace(task: &str, action: &str, success: bool) -> Trace {
+        let position = EventPosition { node_visit: 0, candidate: None, agent: Some("one".to_owned()) };
+        Trace {
+            key: StreamKey { seed: 0, phase: Phase::Play, step: 0, task: 0, sample: 0, attempt: 0 },
+            scenario: None,
+            design: None,
+            task: Task { id: task.to_owned(), data: "{}".to_owned() },
+            mode: Rollout::Flat,
+            candidates: 1,
+            suspends: false,
+            events: vec![TraceEvent { position, kind: EventKind::Action(action.to_owned()) }],
+            end: EpisodeEnd { success, truncated: false, turns: 1, tokens: 0, failure: None },
+        }
+    }
+
+    #[test]
+    fn a_task_is_played_with_the_next_solution_that_differs() {
+        let others = |traces: &[Trace]| -> BTreeMap<String, String> {
+            let first = |actions: EpisodeActions| actions["one"].front().cloned().unwrap_or_default();
+            other_solutions(traces).into_iter().map(|(task, actions)| (task, first(actions))).collect()
+        };
+        let traces = [
+            trace("a", "yes", true),
+            trace("b", "yes", true),
+            trace("c", "unsolved", false),
+            trace("d", "no", true),
+        ];
+        let expected = [("a", "no"), ("b", "no"), ("c", "no"), ("d", "yes")];
+        let expected = expected.map(|(task, action)| (task.to_owned(), action.to_owned()));
+        assert_eq!(others(&traces), BTreeMap::from(expected));
+        assert!(others(&traces[..2]).is_empty() && others(&[]).is_empty());
     }
 }

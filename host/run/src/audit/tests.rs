@@ -1,5 +1,3 @@
-use serde_json::json;
-
 use super::*;
 
 fn result(strategy: Strategy, success: f64, unsolved: Option<[f64; 3]>) -> AdversaryResult {
@@ -29,18 +27,22 @@ fn severities_follow_from_success_and_from_what_longer_episodes_earn() {
     assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([-0.5, -0.3, -0.2]))]), [Ok, Ok]);
 }
 
-#[test]
-fn the_oracle_tells_what_can_be_solved_and_what_that_should_earn() {
-    use FindingSeverity::{Defect, Look, Ok};
-    let oracle = |success: f64, reward: f64| OracleResult {
+fn oracle(success: f64, reward: f64) -> OracleResult {
+    OracleResult {
         tasks: "train".to_owned(),
         level: Some(3),
+        actions: 10,
         episodes: 10,
         success,
         unsolvable: 1.0 - success,
         reward,
         faults: 0,
-    };
+    }
+}
+
+#[test]
+fn the_oracle_tells_what_can_be_solved_and_what_that_should_earn() {
+    use FindingSeverity::{Defect, Look, Ok};
     let adversary = |reward: f64| vec![AdversaryResult { reward, ..result(Strategy::Echo, 0.0, None) }];
     assert_eq!(judge_with(adversary(-1.0), vec![oracle(1.0, 1.5)]), [Ok, Ok, Ok]);
     assert_eq!(judge_with(adversary(-1.0), vec![oracle(0.9, 1.5)]), [Look, Ok, Ok]);
@@ -52,9 +54,11 @@ fn the_oracle_tells_what_can_be_solved_and_what_that_should_earn() {
 }
 
 #[test]
-fn pieces_of_evidence_have_paths() {
-    let mut found = Vec::new();
-    let evidence = json!({ "gold": " 1234 ", "tests": [{ "in": 7 }, { "in": "x" }], "ok": true });
-    pieces("", &evidence, &mut |path, piece| found.push(format!("{path}={piece}")));
-    assert_eq!(found, ["/gold=1234", "/tests/*/in=7", "/tests/*/in=x"]);
+fn an_oracle_that_solves_nothing_is_a_defect_and_a_missing_one_is_not() {
+    use FindingSeverity::{Defect, Look, Ok};
+    let silent = || OracleResult { actions: 0, ..oracle(0.0, 0.0) };
+    assert_eq!(judge_with(Vec::new(), vec![oracle(0.0, 0.0)]), [Defect, Ok, Ok]);
+    assert_eq!(judge_with(Vec::new(), vec![silent(), oracle(1.0, 1.0)]), [Defect, Ok, Ok, Ok]);
+    assert_eq!(judge_with(Vec::new(), vec![silent(), silent()]), [Look, Ok, Ok]);
+    assert_eq!(judge_oracle(&silent()).text, "the oracle solves none of the 10 tasks of train (level 3)");
 }

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::error::cluster::ClusterError;
 use crate::host::Host;
 use crate::lock::{lock_of, start_date};
-use crate::permissions::Given;
+use crate::permissions::GrantedAccess;
 use crate::session::{LocatedModels, Session};
 use crate::workflow::CheckedWorkflow;
 
@@ -29,8 +29,7 @@ pub struct Participant {
     pub trust: bool,
     /// Folder with the weights of runs, which all machines of a run share. `None` for those that the server keeps.
     pub weights_folder: Option<PathBuf>,
-    /// Takes part although this CPU is of another kind than the coordinator's, so that the bits of the run may depend on
-    /// who does what.
+    /// Takes part although this CPU is of another kind than the coordinator's. Results are then not bit-reproducible.
     pub mixed_cpus: bool,
 }
 
@@ -63,12 +62,12 @@ impl JoinedRun {
         }
         let folder: PathBuf = host.block_on(worker_files::fetch(worker))?;
         let stored = manifest.workflow.in_folder(folder.clone())?;
-        let mut checked = stored.open(host, &folder, Given::new([], &folder))?;
+        let mut checked = stored.open(host, &folder, GrantedAccess::new([], &folder))?;
         if let Some(sandbox) = host.block_on(remote_sandbox(worker, part, checked.workflow.sandbox.output))? {
             checked = checked.with_jobs_in(sandbox);
         }
         if own.trust {
-            checked.allow_wants();
+            checked.allow_required_permissions();
         }
         checked.require_permissions()?;
         let models = LocatedModels::find(host, &checked, own.device)?;
@@ -109,7 +108,7 @@ fn check_cpu(run: &str, coordinator: &str, participant: &Participant) -> Result<
         return Ok(());
     }
     if participant.mixed_cpus {
-        tracing::warn!(own, coordinator, "the CPUs differ: the bits of the run depend on who does what");
+        tracing::warn!(own, coordinator, "the CPUs differ: results are not bit-reproducible");
         return Ok(());
     }
     let difference = format!(

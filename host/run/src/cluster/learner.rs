@@ -342,8 +342,8 @@ impl<'h> LearnerProcess<'h> {
         }
     }
 
-    /// Does the updates of a history that the state lacks. Returns the result of the last one, unless there was none. With
-    /// `anew`, begins at its saved state.
+    /// Applies the missing updates of `history`; with `anew`, from its saved state. Returns the result of the last one. `None`
+    /// if none was missing.
     fn reach(&mut self, history: &History, anew: bool) -> Result<Option<LearnerUpdate>, Error> {
         let is_part =
             |held: &History| held.saved == history.saved && history.updates.starts_with(&held.updates);
@@ -421,7 +421,7 @@ fn fails_everywhere(error: &Error) -> bool {
     }
 }
 
-/// A look now and then whether a run has ended, or a stop is requested.
+/// Periodic check whether a run has ended, or a stop is requested.
 struct RunWatch<'w> {
     host: &'w Host,
     worker: Worker,

@@ -12,7 +12,7 @@ use pl_rollout::{Attempt, PlayEpisodes, RolloutPlan};
 use crate::error::cluster::ClusterError;
 
 use super::leased_weights::LeasedWeights;
-use super::results;
+use super::results::{self, TrainedModels};
 use super::task::{TaskToPlay, Team};
 
 /// A team whose tasks are leased to workers. The first episode of a task that is asked for publishes the lease of all.
@@ -20,6 +20,7 @@ pub(super) struct LeasedTeam {
     coordinator: Arc<Coordinator>,
     team: Team,
     weights: Vec<Arc<LeasedWeights>>,
+    models: Arc<TrainedModels>,
     /// Tasks in progress, by their number within the step.
     playing: Mutex<BTreeMap<u32, TaskInProgress>>,
 }
@@ -33,8 +34,13 @@ struct TaskInProgress {
 }
 
 impl LeasedTeam {
-    pub fn new(coordinator: Arc<Coordinator>, team: Team, weights: Vec<Arc<LeasedWeights>>) -> LeasedTeam {
-        LeasedTeam { coordinator, team, weights, playing: Mutex::default() }
+    pub fn new(
+        coordinator: Arc<Coordinator>,
+        team: Team,
+        weights: Vec<Arc<LeasedWeights>>,
+        models: Arc<TrainedModels>,
+    ) -> LeasedTeam {
+        LeasedTeam { coordinator, team, weights, models, playing: Mutex::default() }
     }
 
     /// Returns the result of a task, which is leased if it was not yet.
@@ -57,6 +63,7 @@ impl LeasedTeam {
 
     fn lease(&self, task: TaskToPlay) -> SharedResult {
         let (coordinator, weights) = (Arc::clone(&self.coordinator), self.weights.clone());
+        let models = Arc::clone(&self.models);
         let playing = async move {
             let name = task.name();
             let body = postcard::to_allocvec(&task)
@@ -64,7 +71,7 @@ impl LeasedTeam {
             let references = weights.iter().map(|weights| weights.reference.clone()).collect();
             let lease =
                 Lease { queue: LeaseQueue::Workers, task: name, step: task.step, weights: references, body };
-            let decode = |bytes: &[u8]| results::decode(&task, bytes).map(Arc::from);
+            let decode = |bytes: &[u8]| results::decode(&task, &models, bytes).map(Arc::from);
             Ok(coordinator.play(lease, decode).await?)
         };
         playing.map(|result: Result<_, ClusterError>| result.map_err(Arc::new)).boxed().shared()

@@ -31,7 +31,9 @@ impl LocalCluster {
         count: u32,
         commands: AttachedCommands,
     ) -> Result<LocalCluster, ClusterError> {
-        let server = LocalServer::start(folder, |server| attach(&commands, &server))?;
+        let missing = || pl_cluster::Error::LocalServer { reason: "it is not on the PATH".to_owned() };
+        let program = pl_toolchain::on_path("nats-server").ok_or_else(missing)?;
+        let server = LocalServer::start(&program, folder, |server| attach(&commands, &server))?;
         let folder = folder.to_path_buf();
         Ok(LocalCluster { processes: Vec::new(), server, folder, count, commands })
     }

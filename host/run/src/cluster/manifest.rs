@@ -160,7 +160,7 @@ fn add_folder(files: &mut Vec<CollectedFile>, name: &str, source: &SourcePath) -
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use crate::permissions::{Given, Reads, SharedPermissions};
+    use crate::permissions::{GrantedAccess, ReadPolicy, SharedPermissions};
 
     use super::*;
 
@@ -172,7 +172,7 @@ mod tests {
         std::fs::create_dir_all(project.join("start/inner")).unwrap();
         std::fs::write(project.join("start/inner/weights"), "weights").unwrap();
         std::fs::write(&secret, "secret").unwrap();
-        let reads = Reads::new(SharedPermissions::default(), Given::new([], &project));
+        let reads = ReadPolicy::new(SharedPermissions::default(), GrantedAccess::new([], &project));
         let source = reads.source(&project.join("start")).unwrap();
         let mut files = Vec::new();
         assert_eq!(add_folder(&mut files, "starts/a", &source).unwrap(), "starts/a");

@@ -160,7 +160,7 @@ impl Ranks {
         group.announce(&message).map_err(|error| Error::cluster(error.into()))
     }
 
-    /// Waits for what rank 0 wants done. `None` once `is_over`.
+    /// Waits for the next task from rank 0. Returns `None` if `is_over`.
     ///
     /// # Errors
     /// If it is away.

@@ -81,8 +81,8 @@ impl RemoteLearner {
         Ok((update, Some(served)))
     }
 
-    /// Gives the learner of `trainer` the state after the updates so far, from which later ones go on. Returns the hashes of
-    /// what is of no use any more when a checkpoint has the state of all learners.
+    /// Gives the learner of `trainer` the state after the updates so far, from which later ones go on. Returns hashes
+    /// that can be deleted once a checkpoint has the state of all learners.
     ///
     /// # Errors
     /// If no process has the state, or it doesn't fit.

@@ -59,7 +59,11 @@ pub(super) fn no_jobs() -> Arc<dyn Sandbox> {
 /// Returns the verdict of a machine on a job with this number of cases, whose output is not longer than the sandbox would keep.
 fn check(bytes: &[u8], cases: usize, longest: u64) -> Result<Verdict, ClusterError> {
     let refuse = |reason: String| ClusterError::Unreadable { what: "a verdict".to_owned(), reason };
-    let verdict: Verdict = postcard::from_bytes(bytes).map_err(|error| refuse(error.to_string()))?;
+    let (verdict, rest): (Verdict, &[u8]) =
+        postcard::take_from_bytes(bytes).map_err(|error| refuse(error.to_string()))?;
+    if !rest.is_empty() {
+        return Err(refuse(format!("{} bytes follow it", rest.len())));
+    }
     if verdict.cases.len() > cases {
         return Err(refuse(format!("it has {} cases, the job has {cases}", verdict.cases.len())));
     }
@@ -83,10 +87,16 @@ mod tests {
         let with_cases = Verdict { cases: vec![sound.clone()], ..sound.clone() };
         assert_eq!(check(&encode(&with_cases), 1, 2).unwrap(), with_cases);
         let long = Verdict { cases: vec![Verdict { stderr: "123".to_owned(), ..sound.clone() }], ..sound };
-        for (bytes, cases) in
-            [(b"not a verdict".to_vec(), 0), (Vec::new(), 0), (encode(&with_cases), 0), (encode(&long), 1)]
-        {
-            assert!(check(&bytes, cases, 2).is_err(), "{bytes:?}");
+        // Cases in cases, as deep as the bytes go.
+        let nested = [0, 0, 0, 0, 0, 0, 1].repeat(1_000_000);
+        for (name, bytes, cases) in [
+            ("a text", b"not a verdict".to_vec(), 0),
+            ("nothing", Vec::new(), 0),
+            ("an unknown case", encode(&with_cases), 0),
+            ("a long output", encode(&long), 1),
+            ("cases in cases", nested, 1),
+        ] {
+            assert!(check(&bytes, cases, 2).is_err(), "{name}");
         }
     }
 }

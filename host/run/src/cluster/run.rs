@@ -25,6 +25,7 @@ use super::leased_weights::{LeasedWeights, WeightsPlace};
 use super::local::LocalCluster;
 use super::manifest;
 use super::options::{ClusterOptions, RunServer};
+use super::results::TrainedModels;
 use super::task::Team;
 use super::unserved_jobs::UnservedJobs;
 use super::update_task::SentWeights;
@@ -47,6 +48,7 @@ struct ClusterName {
 pub(crate) struct ClusterRun {
     coordinator: Arc<Coordinator>,
     formats: ModelFormats,
+    models: Arc<TrainedModels>,
     /// Learners in processes of their own.
     learners: Vec<LearnerEntry>,
     /// `None` if the server keeps the weights.
@@ -118,6 +120,7 @@ impl ClusterRun {
         Ok(Some(ClusterRun {
             coordinator,
             formats: ModelFormats::of(&session.trainer),
+            models: Arc::new(TrainedModels::of(&session.trainer)),
             learners,
             weights_folder,
             runtime: host.handle(),
@@ -210,7 +213,8 @@ impl ClusterRun {
 
     /// Returns a player whose episodes workers play with these weights.
     pub fn player(&self, team: Team, weights: Vec<Arc<LeasedWeights>>) -> Arc<dyn PlayEpisodes> {
-        Arc::new(LeasedTeam::new(Arc::clone(&self.coordinator), team, weights))
+        let (coordinator, models) = (Arc::clone(&self.coordinator), Arc::clone(&self.models));
+        Arc::new(LeasedTeam::new(coordinator, team, weights, models))
     }
 
     /// Removes the results of steps that a checkpoint includes.

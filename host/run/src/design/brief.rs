@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pl_dsl::workflow::Designer;
-use pl_dsl::{Catalog, Frame, Source, design_grammar};
+use pl_dsl::{Catalog, Source, WorkflowSkeleton, design_grammar};
 use pl_types::{Fact, Item, ItemKind, Sampling};
 
 use crate::error::Error;
@@ -58,15 +58,19 @@ impl DesignBrief {
     }
 }
 
-/// Returns the text of a workflow, and the frame that the designs of a scenario stand in.
+/// Returns the text of a workflow, and the skeleton that the designs of a scenario stand in.
 ///
 /// # Errors
 /// If the scenario's text is in an included file.
-pub(super) fn source_and_frame(checked: &CheckedWorkflow, scenario: usize) -> Result<(Source, Frame), Error> {
+pub(super) fn source_and_skeleton(
+    checked: &CheckedWorkflow,
+    scenario: usize,
+) -> Result<(Source, WorkflowSkeleton), Error> {
     let workflow = &checked.workflow;
     let source = Source { name: format!("{}.mas", workflow.name), text: checked.text.clone() };
-    let frame = Frame::new(&source, workflow, scenario, &checked.overrides).map_err(Error::Frame)?;
-    Ok((source, frame))
+    let skeleton =
+        WorkflowSkeleton::new(&source, workflow, scenario, &checked.overrides).map_err(Error::Skeleton)?;
+    Ok((source, skeleton))
 }
 
 /// Returns an item of a plugin as it describes itself.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pl_dsl::Frame;
+use pl_dsl::WorkflowSkeleton;
 use pl_dsl::workflow::Rollout;
 use pl_rollout::{EpisodeSetup, RolloutPlan, RolloutProgress, play_batch};
 use pl_types::Phase;
@@ -35,7 +35,7 @@ impl<'s> Executor<'s> {
         host: &'s Host,
         checked: &'s CheckedWorkflow,
         session: &'s Session,
-        (scenario, brief, frame): (usize, &DesignBrief, &Frame),
+        (scenario, brief, skeleton): (usize, &DesignBrief, &WorkflowSkeleton),
     ) -> Result<Executor<'s>, Error> {
         let own = &session.scenarios[scenario];
         // Nothing is trained, and a team whose plugin fails has not succeeded.
@@ -43,7 +43,7 @@ impl<'s> Executor<'s> {
         let builder = TeamBuilder::new(
             checked,
             brief,
-            frame.clone(),
+            skeleton.clone(),
             (Arc::new(setup), own.environment.services().clone()),
             Arc::clone(&session.formats),
             session.date,

@@ -4,13 +4,13 @@ use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use pl_dsl::workflow::Palette;
-use pl_dsl::{Catalog, DiagnosticCode, Frame, Source, Span, check_design, with_paths};
+use pl_dsl::{Catalog, DiagnosticCode, Override, Source, Span, WorkflowSkeleton, check_design, with_paths};
 use pl_record::write_atomically;
 
 use super::record::{Archive, DesignRecord, Outcome};
 use crate::error::Error;
 use crate::host::Host;
-use crate::permissions::lexical;
+use crate::permissions::{lexical, one_line};
 use crate::progress::Notice;
 use crate::session::absolute;
 
@@ -21,7 +21,7 @@ const KEPT: usize = 3;
 const FOLDER: &str = "best";
 
 pub(super) struct DesignFiles<'s> {
-    pub frame: &'s Frame,
+    pub skeleton: &'s WorkflowSkeleton,
     pub palette: &'s Palette,
     pub catalog: &'s dyn Catalog,
     /// Folder that paths in the workflow are relative to.
@@ -56,8 +56,9 @@ impl DesignFiles<'_> {
     pub fn write_by_hash(&self, records: &[&DesignRecord]) -> Result<Option<DesignRecord>, Error> {
         let played = |one: &&&DesignRecord| matches!(one.outcome, Outcome::Played { .. });
         // A record that somebody has changed may have any text.
-        let is_design =
-            |one: &&&DesignRecord| check_design(self.frame, self.palette, &one.design, self.catalog).is_ok();
+        let is_design = |one: &&&DesignRecord| {
+            check_design(self.skeleton, self.palette, &one.design, self.catalog).is_ok()
+        };
         let best: Vec<&DesignRecord> =
             records.iter().filter(played).filter(is_design).take(KEPT).copied().collect();
         let folder = self.folder.join(FOLDER);
@@ -73,36 +74,19 @@ impl DesignFiles<'_> {
 
     /// Returns the whole workflow of a design, for a file in `folder`.
     fn text(&self, record: &DesignRecord, folder: &Path) -> String {
-        let text = self.frame.file(&record.design, &|text| self.unused(text));
+        let text = self.skeleton.file(&record.design, &|text| self.unused(text));
         let (from, base) = (absolute(folder), absolute(self.workflow_folder));
         let text = with_paths(&text, &|path| {
             let is_own = Path::new(path).is_relative() && base.join(path).exists();
             is_own.then(|| relative(&from, &base.join(path)).display().to_string())
         });
-        format!("{}{text}", self.header(record))
-    }
-
-    /// Comment at the beginning of a file.
-    fn header(&self, record: &DesignRecord) -> String {
-        let mut out = format!("# Design {} ({}, round {})", record.hash, record.origin, record.round);
-        if let Outcome::Played { success, tokens, episodes, .. } = &record.outcome {
-            out.push_str(&format!(
-                ": solved {:.1} % of {episodes} tasks with {tokens:.0} tokens each",
-                100.0 * success
-            ));
-        }
-        out.push_str(".\n");
-        for one in self.frame.overrides() {
-            out.push_str(&format!("# Found with {}\n", one_line(&one.to_string())));
-        }
-        out.push('\n');
-        out
+        format!("{}{text}", header(record, self.skeleton.overrides()))
     }
 
     /// Spans of the blocks that a file doesn't use.
     fn unused(&self, text: &str) -> Vec<Span> {
         let source = Source { name: "design.mas".to_owned(), text: text.to_owned() };
-        let checked = pl_dsl::check(&source, self.frame.overrides(), self.catalog);
+        let checked = pl_dsl::check(&source, self.skeleton.overrides(), self.catalog);
         // The `train` block too, if no policy of the team is trained.
         let codes = [DiagnosticCode::Unused, DiagnosticCode::NothingToTrain];
         let unused = checked.diagnostics.iter().filter(|one| codes.contains(&one.code));
@@ -110,9 +94,22 @@ impl DesignFiles<'_> {
     }
 }
 
-/// Returns a text without line breaks, which would end a comment.
-fn one_line(text: &str) -> String {
-    text.replace('\r', "\\r").replace('\n', "\\n")
+/// Returns the comment at the beginning of a file. A record that somebody has changed may have any text.
+fn header(record: &DesignRecord, overrides: &[Override]) -> String {
+    let origin = one_line(&record.origin);
+    let mut out = format!("# Design {} ({origin}, round {})", record.hash, record.round);
+    if let Outcome::Played { success, tokens, episodes, .. } = &record.outcome {
+        out.push_str(&format!(
+            ": solved {:.1} % of {episodes} tasks with {tokens:.0} tokens each",
+            100.0 * success
+        ));
+    }
+    out.push_str(".\n");
+    for one in overrides {
+        out.push_str(&format!("# Found with {}\n", one_line(&one.to_string())));
+    }
+    out.push('\n');
+    out
 }
 
 /// Returns the path that leads from a folder to a file, both absolute.
@@ -130,7 +127,25 @@ mod tests {
 
     #[test]
     fn a_header_is_one_comment() {
-        assert_eq!(one_line("--set a=b\nplugin x = \"y\"\r"), "--set a=b\\nplugin x = \"y\"\\r");
+        let record = DesignRecord {
+            round: 2,
+            index: 0,
+            hash: "0123456789ab".to_owned(),
+            origin: "own\nplugin x = \"y\"\r".to_owned(),
+            parents: Vec::new(),
+            outcome: Outcome::Costly { bound: 2, most: 1 },
+            designer_tokens: 0,
+            execution_tokens: 0,
+            task: None,
+            design: String::new(),
+        };
+        let shown = "--set a=b\nplugin z = \"y\"".to_owned();
+        let given = Override { path: "a".to_owned(), value: "b".to_owned(), shown, optional: false };
+        assert_eq!(
+            header(&record, &[given]),
+            "# Design 0123456789ab (own␊plugin x = \"y\"␍, round 2).\n\
+             # Found with --set a=b␊plugin z = \"y\"\n\n"
+        );
     }
 
     #[test]

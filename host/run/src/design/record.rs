@@ -301,7 +301,11 @@ fn hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
 pub fn read_designs(folder: &Path) -> Result<Vec<DesignRecord>, Error> {
     let mut records: Vec<DesignRecord> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
-    for record in read(&folder.join(FILE))? {
+    let file = folder.join(FILE);
+    if !file.is_file() {
+        return Err(Error::NoDesigns { path: folder.to_path_buf() });
+    }
+    for record in read(&file)? {
         match known.get(&record.hash).and_then(|at| records.get_mut(*at)) {
             // In a search, one that comes again has the outcome of the first.
             Some(first) if record.execution_tokens > 0 => {
@@ -323,6 +327,12 @@ pub fn read_designs(folder: &Path) -> Result<Vec<DesignRecord>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_without_designs_is_named() {
+        let error = read_designs(Path::new("none")).unwrap_err();
+        assert!(matches!(&error, Error::NoDesigns { path } if path == Path::new("none")), "{error}");
+    }
 
     #[test]
     fn a_hash_that_is_a_path_is_refused() {

@@ -9,7 +9,7 @@ use pl_plugin::Services;
 use pl_rollout::{EpisodeSetup, Trace};
 use pl_types::Phase;
 
-use super::brief::{DesignBrief, source_and_frame};
+use super::brief::{DesignBrief, source_and_skeleton};
 use super::episode::designer_setup;
 use super::record::read_designs;
 use super::team::{Assessment, TeamBuilder};
@@ -45,9 +45,9 @@ impl ScenarioDesigner {
             return Ok(None);
         }
         let brief = DesignBrief::new(checked, scenario)?;
-        let (_, frame) = source_and_frame(checked, scenario)?;
+        let (_, skeleton) = source_and_skeleton(checked, scenario)?;
         let of_scenario = (Arc::clone(&setup), services);
-        let builder = TeamBuilder::new(checked, &brief, frame, of_scenario, Arc::clone(formats), date)?;
+        let builder = TeamBuilder::new(checked, &brief, skeleton, of_scenario, Arc::clone(formats), date)?;
         let builder = Arc::new(builder);
         let encoder = ChatEncoder { formats: Arc::clone(formats), thinking: None, date };
         let setup = designer_setup(checked, &brief, &builder, &setup, encoder);

@@ -54,7 +54,8 @@ pub fn search<E: From<Error>>(
     let mut archive = Archive::open(&options.folder, subject.fingerprint(session.seed))?;
     let view = host.block_on(view_of_first_task(host, checked, session, subject.scenario))?;
     let proposer = Proposer::new(session, &subject, &view);
-    let executor = Executor::new(host, checked, session, (subject.scenario, &subject.brief, &subject.frame))?;
+    let executor =
+        Executor::new(host, checked, session, (subject.scenario, &subject.brief, &subject.skeleton))?;
     let files = executor.builder().files(&checked.folder, &options.folder);
     // A search that was killed may have recorded a design and not written it.
     files.write_best(host, &mut archive)?;

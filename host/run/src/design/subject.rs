@@ -1,10 +1,10 @@
 //! The subject of a search, and the assessment of proposals: their check, their bound and their episodes.
 
 use pl_dsl::workflow::Palette;
-use pl_dsl::{Frame, format_design, own_design, pattern};
+use pl_dsl::{WorkflowSkeleton, format_design, own_design, pattern};
 use serde_json::{Map, Value, json};
 
-use super::brief::{DesignBrief, source_and_frame};
+use super::brief::{DesignBrief, source_and_skeleton};
 use super::execute::Executor;
 use super::record::{Archive, DesignRecord, Outcome, hash_of};
 use super::team::Assessment;
@@ -34,7 +34,7 @@ pub(crate) struct Subject<'c> {
     pub checked: &'c CheckedWorkflow,
     pub scenario: usize,
     pub brief: DesignBrief,
-    pub frame: Frame,
+    pub skeleton: WorkflowSkeleton,
     /// Team of the scenario's own turns.
     own: Option<String>,
 }
@@ -49,13 +49,13 @@ impl<'c> Subject<'c> {
                 designed.ok_or(Error::NoDesigner)?
             }
         };
-        let (source, frame) = source_and_frame(checked, scenario)?;
+        let (source, skeleton) = source_and_skeleton(checked, scenario)?;
         Ok(Subject {
             checked,
             scenario,
             brief: DesignBrief::new(checked, scenario)?,
             own: own_design(&source, workflow, scenario),
-            frame,
+            skeleton,
         })
     }
 

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_dsl::workflow::{Designer, ExecutorGroups, Plugin as PluginBlock, Workflow};
-use pl_dsl::{Catalog, CatalogError, DesignMistake, Frame, SoundParts, check_design};
+use pl_dsl::{Catalog, CatalogError, DesignMistake, ValidParts, WorkflowSkeleton, check_design};
 use pl_model::NaiveDate;
 use pl_plugin::{Plugin, Services};
 use pl_rollout::{AgentRuntime, EpisodeSetup};
 use pl_types::Item;
 
-use super::brief::{DesignBrief, source_and_frame};
+use super::brief::{DesignBrief, source_and_skeleton};
 use super::files::DesignFiles;
 use super::numbers::executor_numbers;
 use crate::chat::ChatFormat;
@@ -28,7 +28,7 @@ pub(crate) enum Assessment {
     /// An episode of it could sample too many tokens.
     Costly { bound: u64, most: u64 },
     /// It did not pass its check.
-    Wrong { mistakes: Vec<DesignMistake>, parts: SoundParts },
+    Wrong { mistakes: Vec<DesignMistake>, parts: ValidParts },
 }
 
 /// Team of a design.
@@ -41,7 +41,7 @@ pub(crate) struct Team {
 impl Assessment {
     /// Judgement of a design with mistakes.
     fn wrong(design: &str, mistakes: Vec<DesignMistake>) -> Assessment {
-        let parts = SoundParts::of(design, &mistakes);
+        let parts = ValidParts::of(design, &mistakes);
         Assessment::Wrong { mistakes, parts }
     }
 
@@ -64,7 +64,7 @@ impl Assessment {
 
 /// Builder of the teams of a scenario's designs. Items and files are those of its creation.
 pub(crate) struct TeamBuilder {
-    frame: Frame,
+    skeleton: WorkflowSkeleton,
     designer: Designer,
     catalog: KnownParts,
     /// Loaded plugins by name.
@@ -89,7 +89,7 @@ impl TeamBuilder {
     pub fn new(
         checked: &CheckedWorkflow,
         brief: &DesignBrief,
-        frame: Frame,
+        skeleton: WorkflowSkeleton,
         (scenario, services): (Arc<EpisodeSetup>, Services),
         formats: Arc<[ChatFormat]>,
         date: NaiveDate,
@@ -105,8 +105,8 @@ impl TeamBuilder {
             }
         }
         Ok(TeamBuilder {
-            catalog: KnownParts::of(&frame, brief, &checked.plugins),
-            frame,
+            catalog: KnownParts::of(&skeleton, brief, &checked.plugins),
+            skeleton,
             designer: designer.clone(),
             plugins,
             policies: workflow.policies.iter().map(|policy| policy.name.clone()).collect(),
@@ -125,14 +125,14 @@ impl TeamBuilder {
     /// Returns the writer of the best designs into a folder. `workflow_folder` is the one that paths in the workflow are
     /// relative to.
     pub(super) fn files<'s>(&'s self, workflow_folder: &'s Path, folder: &'s Path) -> DesignFiles<'s> {
-        let (frame, palette, catalog) = (&self.frame, &self.designer.palette, &self.catalog);
-        DesignFiles { frame, palette, catalog, workflow_folder, folder }
+        let (skeleton, palette, catalog) = (&self.skeleton, &self.designer.palette, &self.catalog);
+        DesignFiles { skeleton, palette, catalog, workflow_folder, folder }
     }
 
     /// Checks a design and bounds its cost.
     pub fn assess(&self, design: &str) -> Assessment {
         let palette = &self.designer.palette;
-        let workflow = match check_design(&self.frame, palette, design, &self.catalog) {
+        let workflow = match check_design(&self.skeleton, palette, design, &self.catalog) {
             Ok(workflow) => workflow,
             Err(mistakes) => return Assessment::wrong(design, mistakes),
         };
@@ -229,8 +229,8 @@ pub(crate) fn files_of_designs(checked: &CheckedWorkflow) -> Result<Vec<PathBuf>
     let mut files = BTreeSet::new();
     let scenarios = checked.workflow.scenarios.iter().enumerate();
     for (scenario, _) in scenarios.filter(|(_, own)| own.designer.is_some() && own.weight > 0.0) {
-        let (_, frame) = source_and_frame(checked, scenario)?;
-        let parts = KnownParts::of(&frame, &DesignBrief::new(checked, scenario)?, &checked.plugins);
+        let (_, skeleton) = source_and_skeleton(checked, scenario)?;
+        let parts = KnownParts::of(&skeleton, &DesignBrief::new(checked, scenario)?, &checked.plugins);
         files.extend(parts.texts.into_keys());
     }
     Ok(files.into_iter().collect())
@@ -244,7 +244,7 @@ pub(crate) struct KnownParts {
 
 impl KnownParts {
     /// Collects what the check of designs asks for, which is the same for all of them.
-    fn of(frame: &Frame, brief: &DesignBrief, catalog: &dyn Catalog) -> KnownParts {
+    fn of(skeleton: &WorkflowSkeleton, brief: &DesignBrief, catalog: &dyn Catalog) -> KnownParts {
         let asked = Recording { catalog, items: RefCell::default(), texts: RefCell::default() };
         let palette = &brief.designer.palette;
         for (item, policy) in palette.agents.iter().zip(palette.policies.iter().cycle()) {
@@ -252,7 +252,7 @@ impl KnownParts {
                 "agent first = {item} {{ policy = {policy} }}\nturns {{ max = 1; start -> first -> end }}\n"
             );
             // Its mistakes don't matter here.
-            let _ = check_design(frame, palette, &design, &asked);
+            let _ = check_design(skeleton, palette, &design, &asked);
         }
         KnownParts { items: asked.items.into_inner(), texts: asked.texts.into_inner() }
     }

@@ -69,10 +69,38 @@ pub enum ClusterError {
     Result { task: String, reason: String },
 }
 
+impl ClusterError {
+    /// Returns true if the user's input is wrong, and false if a machine, a file or the server failed.
+    pub fn is_input(&self) -> bool {
+        matches!(
+            self,
+            ClusterError::Unsupported { .. }
+                | ClusterError::NoServer { .. }
+                | ClusterError::NoServerForJobs
+                | ClusterError::NotTrained { .. }
+                | ClusterError::NoSuchLearner { .. }
+                | ClusterError::NoSuchRank { .. }
+        )
+    }
+}
+
 /// Returns what to do about a learner that is not known.
 fn choices(known: &[String]) -> String {
     match known {
         [] => "start it with `--learners POLICY,…`, or with `learners` in its `cluster` block".to_owned(),
         known => format!("choose one of its policies by `--policy`: {}", known.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_learner_that_can_not_be_is_wrong_input() {
+        let nope = || "nope".to_owned();
+        assert!(ClusterError::NoServer { policies: nope() }.is_input());
+        assert!(ClusterError::NotTrained { policy: nope(), known: Vec::new() }.is_input());
+        assert!(!ClusterError::Result { task: nope(), reason: nope() }.is_input());
     }
 }

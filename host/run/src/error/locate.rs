@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use pl_toolchain::EXAMPLE_MODEL;
+
 use crate::permissions::{Access, flags_of};
 
 /// Reason for which a file of a workflow can't be found.
@@ -25,6 +27,12 @@ pub enum LocateError {
     /// A task file is missing.
     #[error("there is no task file {}", .0.display())]
     NoTaskFile(PathBuf),
+    /// A folder stands in place of a task file.
+    #[error(
+        "{} is a folder: name a task file in it (.jsonl, .jsonl.gz, .json or .parquet), or a split of `pl-host data list`",
+        .0.display()
+    )]
+    TaskFolder(PathBuf),
     /// A data set has no such split, or its files can't be read.
     #[error(transparent)]
     Data(Box<pl_data::Error>),
@@ -32,11 +40,7 @@ pub enum LocateError {
     #[error(transparent)]
     NoData(Box<MissingData>),
     /// A name without a path is not the name of a fetched model.
-    #[error(
-        "{name:?} is not among the fetched models in {}; `pl-host model smollm2-135m` fetches that of the examples, a path begins with \
-         \"./\", a model of a hub with \"hf:\"",
-        folder.display()
-    )]
+    #[error("{name:?} is not among the fetched models in {}; {}", folder.display(), fetch_hint(name, folder))]
     UnknownModel {
         /// Name in the workflow.
         name: String,
@@ -52,6 +56,23 @@ pub enum LocateError {
     /// There is no cache folder.
     #[error(transparent)]
     Cache(#[from] pl_toolchain::Error),
+}
+
+/// Returns what makes a fetched model of a name.
+fn fetch_hint(name: &str, folder: &Path) -> String {
+    let place = folder.join(name).join("model.gguf");
+    match name {
+        EXAMPLE_MODEL => format!("`pl-host model {name}` fetches it"),
+        // That of `cargo xtask model`.
+        "qwen2.5-coder-1.5b" => format!(
+            "in a checkout, `cargo xtask model {name}` fetches it; elsewhere, put it at {}",
+            place.display()
+        ),
+        _ => format!(
+            "put it at {}; or write a path, which begins with \"./\", or a model of a hub, which begins with \"hf:\"",
+            place.display()
+        ),
+    }
 }
 
 /// Returns the flag that allows reading a path.
@@ -83,4 +104,25 @@ pub struct MissingData {
     pub licence: &'static str,
     /// Reason for which it was not fetched, on a line of its own. Empty if no hub has it.
     pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_is_about_the_model_that_is_missing() {
+        let message = |name: &str| {
+            LocateError::UnknownModel { name: name.to_owned(), folder: "/cache/models".into() }.to_string()
+        };
+        assert_eq!(
+            message("smollm2-135m"),
+            "\"smollm2-135m\" is not among the fetched models in /cache/models; `pl-host model smollm2-135m` fetches it"
+        );
+        let coder = message("qwen2.5-coder-1.5b");
+        assert!(coder.contains("`cargo xtask model qwen2.5-coder-1.5b`"), "{coder}");
+        let other = message("smollm3-1b");
+        assert!(other.contains("put it at /cache/models/smollm3-1b/model.gguf"), "{other}");
+        assert!(!other.contains("pl-host model"), "{other}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Reasons for which a plugin can't be loaded.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::locate::LocateError;
@@ -26,11 +27,21 @@ pub enum PluginError {
     Grant(String),
     /// The component took too long to be compiled and to describe itself in a check.
     #[error(
-        "it could not be described within {} s; build it with the SDK, which adds its description to the component, or \
+        "it could not be described within {:.0} s; build it with the SDK, which adds its description to the component, or \
          load it once with `pl-host plugin describe`",
-        limit.as_secs()
+        limit.as_secs_f64()
     )]
     SlowDescription { limit: Duration },
+    /// The components before it took too long in the same check.
+    #[error(
+        "the plugins before it took {} s to be described; build them with the SDK, which adds their descriptions to the \
+         components, or load each once with `pl-host plugin describe`",
+        limit.as_secs()
+    )]
+    SlowDescriptions { limit: Duration },
+    /// The component could not be described, in this check or an earlier one.
+    #[error(transparent)]
+    NotDescribed(Arc<PluginError>),
     /// The thread that loaded the component panicked.
     #[error("a worker thread failed: {0}")]
     Worker(tokio::task::JoinError),

@@ -13,6 +13,8 @@ pub enum InvalidWorkflow {
     EmptyNode,
     #[error("it refers to {kind} {index}, but has {count}")]
     Index { kind: &'static str, index: usize, count: usize },
+    #[error("plugin {plugin:?} has a {key} out of range ({range})")]
+    Limit { plugin: String, key: &'static str, range: String },
     #[error("{name:?} can't be a name")]
     Name { name: String },
     #[error("{name:?} is not the name of an environment variable")]

@@ -1,10 +1,9 @@
 //! Tasks of a plan: their source, and the number of records of a file.
 
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use pl_dsl::workflow;
-use pl_types::SourcePath;
 use serde::Serialize;
 
 use crate::data;
@@ -49,48 +48,23 @@ impl TaskPlan {
     }
 }
 
-/// Returns a task file and its number of records. As in a run, these are the lines that are not blank.
+/// Returns a task file and its number of records.
 fn records(checked: &CheckedWorkflow, path: &str) -> Result<(PathBuf, u64), Error> {
     let source = checked.task_file(path).map_err(Error::LocateTasks)?;
     let path = source.path().to_path_buf();
     check_planned(checked, &path)?;
-    if data::is_converted(&path) {
-        let records = pl_data::read_file(source).map_err(|error| Error::LocateTasks(error.into()))?;
-        return Ok((path, records.len() as u64));
-    }
-    match count_lines(&source) {
-        Ok(count) => Ok((path, count)),
-        Err(source) => Err(Error::Read { path, source }),
-    }
+    let count = pl_data::count_records(source).map_err(|error| Error::LocateTasks(error.into()))?;
+    Ok((path, count))
 }
 
-/// Counts the lines that are not blank.
-fn count_lines(source: &SourcePath) -> io::Result<u64> {
-    let mut file = BufReader::with_capacity(1 << 20, source.open()?);
-    let (mut count, mut blank) = (0, true);
-    loop {
-        let bytes = file.fill_buf()?;
-        if bytes.is_empty() {
-            return Ok(count + u64::from(!blank));
-        }
-        for byte in bytes {
-            match byte {
-                b'\n' => {
-                    count += u64::from(!blank);
-                    blank = true;
-                }
-                byte => blank = blank && byte.is_ascii_whitespace(),
-            }
-        }
-        let read = bytes.len();
-        file.consume(read);
-    }
-}
-
-/// Checks that a file may be read, and that it does not take minutes.
+/// Checks that a file may be read, that it is one, and that it does not take minutes.
 pub(super) fn check_planned(checked: &CheckedWorkflow, path: &Path) -> Result<(), Error> {
     checked.check_read(path).map_err(Error::NotRead)?;
     match path.metadata() {
+        // Opening a pipe would wait for a writer.
+        Ok(file) if !file.is_file() => {
+            Err(Error::Read { path: path.to_path_buf(), source: io::Error::other("it is not a file") })
+        }
         Ok(file) if file.len() > LARGEST_FILE => {
             Err(Error::NotPlanned { path: path.to_path_buf(), largest: LARGEST_FILE })
         }

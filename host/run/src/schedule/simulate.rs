@@ -45,7 +45,7 @@ pub struct StepCosts {
 pub struct RunCosts {
     /// Largest number of episodes at a time.
     pub slots: usize,
-    /// Part of its time alone by which an episode takes longer for each other one beside it.
+    /// Relative slowdown of an episode per concurrent one.
     pub contention: f64,
     /// The steps, from step 1 on. Repeated if there are more.
     pub steps: Vec<StepCosts>,

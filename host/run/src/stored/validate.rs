@@ -1,11 +1,12 @@
-//! Checks of a workflow that was read from a run folder, which may come from anywhere: all indices are in
-//! range, and names can be used in file names.
+//! Checks of a workflow that was read from a run folder, which may come from anywhere: all indices and the limits of components
+//! are in range, and names can be used in file names.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
-use pl_dsl::is_variable;
-use pl_dsl::workflow::{CorpusSource, Target, Workflow};
+use pl_dsl::settings::{self, SettingKind};
+use pl_dsl::workflow::{CorpusSource, Plugin, Target, Workflow};
+use pl_dsl::{BlockKind, is_variable};
 
 use crate::error::stored::InvalidWorkflow;
 
@@ -18,6 +19,7 @@ const LONGEST_NAME: usize = 128;
 /// A text that completes "workflow.json: …".
 pub(super) fn validate(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
     check_names(workflow)?;
+    workflow.plugins.iter().try_for_each(check_limits)?;
     let (plugins, policies) = (workflow.plugins.len(), workflow.policies.len());
     for policy in &workflow.policies {
         check_index("model", policy.model, workflow.models.len())?;
@@ -47,12 +49,20 @@ pub(super) fn validate(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
     if weights().any(|weight| !(0.0..=1e9).contains(&weight)) || weights().sum::<f64>() <= 0.0 {
         return Err(InvalidWorkflow::Weights);
     }
+    for designer in &workflow.designers {
+        check_index("policy", designer.policy, policies)?;
+    }
     for evaluation in &workflow.evaluations {
         check_index("scenario", evaluation.scenario, workflow.scenarios.len())?;
+        for role in &evaluation.roles {
+            check_index("agent", role.agent, workflow.agents.len())?;
+            check_index("policy", role.policy, policies)?;
+        }
     }
     for scenario in &workflow.scenarios {
         check_index("plugin", scenario.environment.plugin, plugins)?;
         check_index("plugin", scenario.reward.plugin, plugins)?;
+        scenario.designer.map_or(Ok(()), |one| check_index("designer", one, workflow.designers.len()))?;
         for corpus in &scenario.environment.corpora {
             check_index("corpus", *corpus, workflow.corpora.len())?;
         }
@@ -77,6 +87,26 @@ fn check_index(kind: &'static str, index: usize, count: usize) -> Result<(), Inv
     if index < count { Ok(()) } else { Err(InvalidWorkflow::Index { kind, index, count }) }
 }
 
+/// Checks that a component gets no more memory, instructions and time than a workflow file can give it.
+fn check_limits(plugin: &Plugin) -> Result<(), InvalidWorkflow> {
+    for key in ["memory", "fuel", "timeout"] {
+        let Some(setting) = settings::find(BlockKind::Plugin, key) else { continue };
+        let in_range = match setting.kind {
+            SettingKind::Bytes { min, max } => (min..=max).contains(&plugin.memory),
+            SettingKind::Integer { min, max } => {
+                i64::try_from(plugin.fuel).is_ok_and(|fuel| (min..=max).contains(&fuel))
+            }
+            SettingKind::Duration { min, max } => (min..=max).contains(&plugin.timeout),
+            _ => true,
+        };
+        if !in_range {
+            let range = setting.kind.range().unwrap_or_default();
+            return Err(InvalidWorkflow::Limit { plugin: plugin.name.clone(), key, range });
+        }
+    }
+    Ok(())
+}
+
 fn check_names(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
     let Workflow { plugins, models, policies, agents, evaluations, scenarios, .. } = workflow;
     check_unique(plugins.iter().map(|block| &block.name))?;
@@ -85,6 +115,7 @@ fn check_names(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
     check_unique(workflow.corpora.iter().map(|block| &block.name))?;
     check_unique(policies.iter().map(|block| &block.name))?;
     check_unique(agents.iter().map(|block| &block.name))?;
+    check_unique(workflow.designers.iter().map(|block| &block.name))?;
     check_unique(evaluations.iter().map(|block| &block.name))?;
     check_unique(scenarios.iter().filter_map(|block| block.name.as_ref()))?;
     if scenarios.len() > 1 && scenarios.iter().any(|scenario| scenario.name.is_none()) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pl_record::{LogLengths, RunFolder};
+use pl_trainer::checkpoint::EvaluationScore;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -22,6 +23,9 @@ pub struct LoopState {
     pub scenarios: Vec<ScenarioCursor>,
     /// Lengths of the run folder's append-only files.
     pub lengths: LogLengths,
+    /// Score of the untrained team. `None` without an evaluation that scores checkpoints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untrained: Option<EvaluationScore>,
     /// Steps that were played and not trained on yet, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ahead: Vec<StepAhead>,

@@ -223,7 +223,7 @@ impl OuterLoop<'_> {
         self.hand_over_all(trainer)?;
         if self.state.step == 0 {
             // The untrained team is the baseline. A resumed run has evaluated its last step already.
-            self.evaluate(&mut StepTimes::default())?;
+            self.state.untrained = self.evaluate(&mut StepTimes::default())?;
         }
         // Score of the finished steps, until a checkpoint has it.
         let mut unsaved = None;
@@ -251,6 +251,7 @@ impl OuterLoop<'_> {
                 return Ok(RunEnding::Interrupted);
             }
         }
+        self.compare_with_untrained()?;
         Ok(RunEnding::Done)
     }
 

@@ -1,7 +1,9 @@
 //! Metrics of a step's episodes, before its update.
 
+use std::collections::BTreeMap;
+
 use pl_rollout::RolloutBatch;
-use pl_types::Transition;
+use pl_types::{Key, Transition};
 use serde_json::{Map, Value, json};
 
 use crate::evaluation::mean;
@@ -12,7 +14,8 @@ use crate::evaluation::mean;
 /// compared with the success of an evaluation. `agents` has means over all samples, also by turn.
 pub(super) fn step_metrics(batch: &RolloutBatch, agents: &[&str]) -> Map<String, Value> {
     let episodes = &batch.episodes;
-    let by_agent = agents.iter().map(|agent| ((*agent).to_owned(), agent_metrics(batch, agent)));
+    let transitions = batch.transitions.as_slice();
+    let by_agent = agents.iter().map(|agent| ((*agent).to_owned(), agent_metrics(transitions, agent)));
     let mut line = Map::new();
     line.insert("episodes".into(), episodes.len().into());
     line.insert("failures".into(), batch.failures.len().into());
@@ -29,29 +32,93 @@ pub(super) fn step_metrics(batch: &RolloutBatch, agents: &[&str]) -> Map<String,
     line
 }
 
+/// A turn of an agent.
+#[derive(Clone, Copy)]
+struct Turn<'t> {
+    /// Its last completion, which stands for it.
+    last: &'t Transition,
+    /// Number of tokens of all of its completions.
+    tokens: usize,
+}
+
 /// Returns the means of one agent over every sample that is trained on, not only those that a tree continued from.
-fn agent_metrics(batch: &RolloutBatch, agent: &str) -> Value {
-    let is_turn = |t: &&Transition| t.agent == agent && t.final_call;
-    let own: Vec<&Transition> = batch.transitions.iter().filter(is_turn).collect();
-    let turns = own.iter().map(|t| t.turn + 1).max().unwrap_or(0);
+fn agent_metrics(transitions: &[Transition], agent: &str) -> Value {
+    let calls = || transitions.iter().filter(|t| t.agent == agent);
+    let turn_key = |t: &Transition| Key { call: 0, ..t.key.clone() };
+    let mut tokens: BTreeMap<Key, usize> = BTreeMap::new();
+    for call in calls() {
+        *tokens.entry(turn_key(call)).or_default() += call.completion.len();
+    }
+    let turn = |last| Turn { last, tokens: tokens.get(&turn_key(last)).copied().unwrap_or_default() };
+    let own: Vec<Turn<'_>> = calls().filter(|t| t.final_call).map(turn).collect();
+    let turns = own.iter().map(|own| own.last.turn + 1).max().unwrap_or(0);
     let by_turn: Vec<Value> = (0..turns)
-        .map(|turn| means(&own.iter().copied().filter(|t| t.turn == turn).collect::<Vec<_>>()))
+        .map(|turn| means(&own.iter().copied().filter(|own| own.last.turn == turn).collect::<Vec<_>>()))
         .collect();
     let mut all = means(&own);
     all["by_turn"] = by_turn.into();
     all
 }
 
-/// Returns the means of some transitions: the weighted reward, its parts, success and length in tokens.
-fn means(transitions: &[&Transition]) -> Value {
-    let over = |value: fn(&Transition) -> f64| mean(transitions.iter().map(|t| value(t)));
+/// Returns the means of some turns: the weighted reward, its parts, success and length in tokens.
+fn means(turns: &[Turn<'_>]) -> Value {
+    let over = |value: fn(&Transition) -> f64| mean(turns.iter().map(|turn| value(turn.last)));
     json!({
-        "completions": transitions.len(),
+        "completions": turns.len(),
         "rollout_success": over(|t| f64::from(t.success)),
         "reward": over(|t| t.reward),
         "team_reward": over(|t| t.team_reward),
         "local_reward": over(|t| t.local_reward),
-        "length": over(|t| t.completion.len() as f64),
+        "length": mean(turns.iter().map(|turn| turn.tokens as f64)),
         "cut_off": over(|t| f64::from(t.cut_off)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use pl_types::Group;
+
+    use super::*;
+
+    /// A model call of agent `tool` in its first or second turn of an episode.
+    fn call(turn: u32, call: u32, final_call: bool, tokens: usize) -> Transition {
+        Transition {
+            key: Key { step: 1, task: 0, sample: 0, node_visit: turn, agent: 0, branch: 0, call },
+            group: Group { step: 1, task: 0, agent: 0, turn, node_visit: None },
+            task_id: "t".to_owned(),
+            agent: "tool".to_owned(),
+            policy: 0,
+            turn,
+            prompt: vec![1],
+            completion: vec![2; tokens],
+            logprobs: vec![-0.5; tokens],
+            support: None,
+            temperature: 1.0,
+            max_tokens: 8,
+            cut_off: false,
+            final_call,
+            versions: vec![0],
+            version: 0,
+            version_changes: Vec::new(),
+            team_reward: 1.0,
+            local_reward: 0.0,
+            reward: 1.0,
+            success: true,
+            chosen: true,
+            action: "null".to_owned(),
+            state: String::new(),
+            next_prompt: None,
+            values: None,
+        }
+    }
+
+    #[test]
+    fn the_length_of_a_turn_has_the_tokens_of_all_its_calls() {
+        let calls = [call(0, 0, false, 5), call(0, 1, true, 2), call(1, 0, true, 3)];
+        let metrics = agent_metrics(&calls, "tool");
+        assert_eq!((&metrics["completions"], &metrics["length"]), (&json!(2), &json!(5.0)));
+        let by_turn: Vec<&Value> = (0..2usize).map(|turn| &metrics["by_turn"][turn]["length"]).collect();
+        assert_eq!(by_turn, [&json!(7.0), &json!(3.0)]);
+        assert_eq!(metrics["reward"], 1.0);
+    }
 }

@@ -24,7 +24,7 @@ fn settings_change_the_parts_that_they_are_about() {
     let base = estimate(&[], Device::Cpu);
     assert_eq!(base.total(), base.parts().iter().map(|(_, bytes)| bytes).sum::<u64>());
     let cache = estimate(&["inference.kv_cache=32MiB"], Device::Cpu);
-    assert_eq!(part(&cache, "keys and values"), 32 << 20);
+    assert_eq!(part(&cache, "KV cache"), 32 << 20);
     let budget = estimate(&["train.token_budget=64"], Device::Cpu);
     assert!(part(&budget, "activations") < part(&base, "activations"));
     assert_eq!(part(&budget, "adapters"), part(&base, "adapters"));
@@ -42,7 +42,7 @@ fn settings_change_the_parts_that_they_are_about() {
     let eager = estimate(&["inference.enforce_eager=true"], Device::Cuda(0));
     assert_eq!(part(&eager, "CUDA graphs"), 0);
     assert_eq!(part(&base, "CUDA graphs"), 0);
-    let moving = |of: &MemoryEstimate| part(of, "activations") + part(of, "handing weights over");
+    let moving = |of: &MemoryEstimate| part(of, "activations") + part(of, "weight transfer");
     assert_eq!(part(&gpu, "allocator's reserve"), moving(&gpu) / 8);
     assert_eq!(part(&base, "allocator's reserve"), moving(&base) / 4);
 }

@@ -22,10 +22,10 @@ fn model() -> Access {
     Access::read(&repository().join("tests/data/tiny"))
 }
 
-fn wants(host: &Host, workflow: &Workflow, overrides: &[&str]) -> Vec<String> {
+fn requests(host: &Host, workflow: &Workflow, overrides: &[&str]) -> Vec<String> {
     let checked = CheckedWorkflow::open(host, &workflow.file, &parse(overrides)).unwrap();
     let folder = workflow.folder.path().display().to_string();
-    checked.wants().iter().map(|want| want.to_string().replace(&folder, "")).collect()
+    checked.required_permissions().iter().map(|request| request.to_string().replace(&folder, "")).collect()
 }
 
 #[test]
@@ -41,8 +41,8 @@ fn everything_beyond_the_folder_is_listed_with_its_line() {
     let outside = tempfile::tempdir().unwrap();
     let grant = grant.replace("../tables", &outside.path().display().to_string());
     fs::write(&workflow.file, text.replace("letters.wasm\"", &grant)).unwrap();
-    let listed = wants(&host_with(&[components()]), &workflow, &[]);
-    let has = |text: &str| listed.iter().any(|want| want.contains(text));
+    let listed = requests(&host_with(&[components()]), &workflow, &[]);
+    let has = |text: &str| listed.iter().any(|request| request.contains(text));
     for expected in [
         "plugin letters is loaded from",
         &format!("plugin letters reads {}", outside.path().canonicalize().unwrap().display()),
@@ -58,9 +58,9 @@ fn everything_beyond_the_folder_is_listed_with_its_line() {
         assert!(has(expected), "{expected}: {listed:#?}");
     }
     assert!(!has("own"), "{listed:#?}");
-    for want in &listed {
-        let line = want.strip_prefix("/workflow.mas:").and_then(|rest| rest.split(':').next());
-        assert!(line.is_some_and(|line| line.parse::<u32>().is_ok()), "{want}");
+    for request in &listed {
+        let line = request.strip_prefix("/workflow.mas:").and_then(|rest| rest.split(':').next());
+        assert!(line.is_some_and(|line| line.parse::<u32>().is_ok()), "{request}");
     }
 }
 
@@ -72,11 +72,11 @@ fn a_cluster_needs_a_permission_where_it_is_used() {
     let host = host_with(&[components(), model()]);
     let refused = |host: &Host| {
         let checked = CheckedWorkflow::open(host, &workflow.file, &[]).unwrap();
-        let Err(Error::NotAllowed { wants, .. }) = checked.require_permissions() else {
+        let Err(Error::NotAllowed { requests, .. }) = checked.require_permissions() else {
             panic!("it is allowed")
         };
         checked.without_cluster().require_permissions().unwrap();
-        wants.into_iter().map(|want| want.purpose).collect::<Vec<_>>()
+        requests.into_iter().map(|request| request.purpose).collect::<Vec<_>>()
     };
     assert_eq!(
         refused(&host),
@@ -102,9 +102,9 @@ fn what_stands_on_the_command_line_needs_no_permission() {
     let workflow = Workflow::new("tree-l2.mas", "");
     let model = repository().join("tests/data/tiny");
     let host = host_with(&[components()]);
-    assert!(wants(&host, &workflow, &[]).iter().any(|want| want.contains("model base")));
+    assert!(requests(&host, &workflow, &[]).iter().any(|request| request.contains("model base")));
     let given = format!("base.source={}", model.display());
-    assert!(!wants(&host, &workflow, &[&given]).iter().any(|want| want.contains("model base")));
+    assert!(!requests(&host, &workflow, &[&given]).iter().any(|request| request.contains("model base")));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_check_reads_no_text_outside_of_the_folder() {
     }
     fs::write(&workflow.file, format!("{text}\ninclude \"link.mas\"\n")).unwrap();
     let host = host_with(&[components(), Access::read(&secret)]);
-    assert!(wants(&host, &workflow, &[]).iter().any(|want| want.contains("the workflow includes")));
+    assert!(requests(&host, &workflow, &[]).iter().any(|request| request.contains("the workflow includes")));
 }
 
 #[test]
@@ -211,12 +211,12 @@ fn resume(host: &Host, run: &Path, overrides: &[&str]) -> Result<(), Error> {
 fn a_run_starts_with_permissions_and_its_resumes_keep_them() {
     let workflow = Workflow::new("tree-l2.mas", "");
     let run = workflow.path("run");
-    let Err(Error::NotAllowed { wants, .. }) =
+    let Err(Error::NotAllowed { requests, .. }) =
         start(&host_with(&[components()]), &workflow, &run, &["train.steps=1"])
     else {
         panic!("the model was not allowed")
     };
-    assert_eq!(wants.iter().map(|want| &want.access).collect::<Vec<_>>(), [&model()]);
+    assert_eq!(requests.iter().map(|request| &request.access).collect::<Vec<_>>(), [&model()]);
     assert!(!run.exists());
     start(&host_with(&[components(), model()]), &workflow, &run, &["train.steps=1"]).unwrap();
     let lock = || -> Value { serde_json::from_slice(&fs::read(run.join("lock.json")).unwrap()).unwrap() };
@@ -254,7 +254,9 @@ fn a_check_does_not_tell_which_files_exist_elsewhere() {
         let shown = [own + &tasks, format!("{text}\n{more}")].map(|text| {
             fs::write(&workflow.file, text).unwrap();
             match CheckedWorkflow::open(&host_with(&[components()]), &workflow.file, &[]) {
-                Ok(checked) => checked.wants().iter().map(|want| want.to_string() + "\n").collect(),
+                Ok(checked) => {
+                    checked.required_permissions().iter().map(|request| request.to_string() + "\n").collect()
+                }
                 Err(error) => error.to_string(),
             }
         });

@@ -46,11 +46,14 @@ fn settings_that_steps_depend_on_are_refused() {
 #[test]
 fn scores_of_a_changed_evaluation_start_anew() {
     let workflow = Workflow::new("tree-l2.mas", "");
-    let run = workflow.run(&["train.steps=2", "held_out.every=1"]);
+    let run = workflow.run(&["train.steps=2", "held_out.every=1", "train.keep_checkpoints=1"]);
+    let best = || std::fs::read_link(run.join("checkpoints/best")).unwrap();
+    let before = best();
     resume(&run, &["train.steps=3", "held_out.limit=1"]).unwrap();
     // Step 3 is the only checkpoint that the changed evaluation has scored.
-    let link = std::fs::read_link(run.join("checkpoints/best")).unwrap();
-    assert_eq!(link.to_str().unwrap(), "step-00000003");
+    assert_eq!(best().to_str().unwrap(), "step-00000003");
+    // Nothing shows that it is better than the best by the evaluation as it was.
+    assert!(run.join("checkpoints").join(before).is_dir());
 }
 
 /// Trains an adapter, and returns a workflow whose policies start from copies of it.

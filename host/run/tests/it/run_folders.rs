@@ -77,7 +77,7 @@ fn a_run_without_its_checkpoints_starts_again_only_if_that_is_asked_for() {
 #[test]
 fn files_that_are_not_the_runs_stay() {
     let workflow = Workflow::new("tree-l2.mas", "");
-    for entry in ["workflow.mas", "lock.json", "checkpoints"] {
+    for entry in ["workflow.mas", "lock.json", "checkpoints", "workflow.json.mac", "cluster", "best"] {
         let precious = workflow.path(&format!("with-{entry}")).join(entry);
         fs::create_dir_all(precious.parent().unwrap()).unwrap();
         fs::write(&precious, "mine").unwrap();

@@ -58,7 +58,9 @@ fn an_invalid_combination_stops_a_sweep_before_it_starts() {
     let workflow = Workflow::new("tree-l2.mas", "");
     let mut sweep = sweep(&workflow, &[]);
     sweep.grid.push("train.samples=[3, 0]".parse().unwrap());
-    assert!(matches!(run(&sweep, &StopRequest::default()).unwrap_err(), Error::Workflow(_)));
+    let error = run(&sweep, &StopRequest::default()).unwrap_err();
+    assert!(matches!(error, Error::Workflow(_)), "{error}");
+    assert!(error.to_string().contains("--grid train.samples=0: "), "{error}");
     assert!(!sweep.folder.exists());
 }
 

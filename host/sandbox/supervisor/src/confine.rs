@@ -38,9 +38,25 @@ pub fn confine_self() -> Result<()> {
     Filter::for_jobs().install().map_err(|source| Error::Confine { action: "filter system calls", source })
 }
 
+fn read(path: &'static str) -> Result<String> {
+    fs::read_to_string(path).map_err(|source| Error::Status { path, source })
+}
+
+/// Checks that the engine filters system calls. [`confine_self`] adds a filter after which this can't be told any more.
+pub fn check_engine_filter() -> Result<()> {
+    match has_filter(&read("/proc/self/status")?) {
+        true => Ok(()),
+        false => Err(Error::NoFilter),
+    }
+}
+
+/// Returns true if a process with this `status` has a filter.
+fn has_filter(status: &str) -> bool {
+    status.lines().filter_map(|line| line.strip_prefix("Seccomp:")).any(|mode| mode.trim() == "2")
+}
+
 /// Checks that the container is isolated as it should be.
 pub fn check_container(folders: &[PathBuf]) -> Result<()> {
-    let read = |path: &'static str| fs::read_to_string(path).map_err(|source| Error::Status { path, source });
     // SAFETY: no memory is involved.
     if unsafe { libc::getuid() } == 0 {
         return Err(Error::Root);
@@ -90,6 +106,13 @@ fn writable_mount(line: &str, folders: &[PathBuf]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_filter_is_found() {
+        let status = |mode: &str| format!("NoNewPrivs:\t1\nSeccomp:\t{mode}\nSeccomp_filters:\t1\n");
+        assert!(has_filter(&status("2")));
+        assert!(!has_filter(&status("0")) && !has_filter("NoNewPrivs:\t1\n"));
+    }
 
     #[test]
     fn writable_mounts_are_found() {

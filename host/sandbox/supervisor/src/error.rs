@@ -18,6 +18,8 @@ pub enum Error {
     Capabilities,
     #[error("it has a network")]
     Network,
+    #[error("the engine does not filter its system calls: it runs without its seccomp profile")]
+    NoFilter,
     #[error("it has no limit of {0}: the engine has no control groups")]
     NoLimit(&'static str),
     #[error("its limit of {name} is {found}, more than the engine was asked for")]

@@ -56,18 +56,23 @@ fn split(arguments: &[OsString]) -> (Option<&str>, Vec<PathBuf>) {
     (limits, arguments.iter().skip(limits.iter().count()).map(PathBuf::from).collect())
 }
 
-fn check_limits(limits: Option<&str>) -> error::Result<()> {
-    let Some(text) = limits else { return Ok(()) };
-    Limits::parse(text).ok_or_else(|| error::Error::InvalidLimits(text.to_owned()))?.check()
+/// Confines this process, and checks that the container is isolated and limited as it should be.
+fn isolate(limits: Option<&str>, folders: &[PathBuf]) -> error::Result<()> {
+    let parse = |text: &str| Limits::parse(text).ok_or_else(|| error::Error::InvalidLimits(text.to_owned()));
+    let limits = limits.map(parse).transpose()?;
+    // A runtime with a kernel of its own has its filter outside, as its limits.
+    if limits.is_some_and(|limits| limits.required) {
+        confine::check_engine_filter()?;
+    }
+    confine::confine_self()?;
+    confine::check_container(folders)?;
+    limits.map_or(Ok(()), |limits| limits.check())
 }
 
 fn serve(limits: Option<&str>, folders: &[PathBuf]) -> std::io::Result<()> {
     let (mut input, mut output) = (std::io::stdin(), BufWriter::new(std::io::stdout()));
     let mut send = |message: &SupervisorMessage| write_frame(&mut output, message);
-    let refusal = confine::confine_self()
-        .and_then(|()| confine::check_container(folders))
-        .and_then(|()| check_limits(limits))
-        .err();
+    let refusal = isolate(limits, folders).err();
     send(&SupervisorMessage::Ready(refusal.as_ref().map(ToString::to_string)))?;
     let Some(work) = folders.first().filter(|_| refusal.is_none()) else { return Ok(()) };
     let mut container = Container::new(work, folders)?;

@@ -6,6 +6,7 @@ mod attacks;
 mod docker;
 mod endpoints;
 mod engine;
+mod fuzz;
 mod hoarding;
 mod load;
 mod process;

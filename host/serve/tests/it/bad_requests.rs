@@ -44,6 +44,11 @@ fn every_kind_of_bad_request_gets_an_error_of_openai_s_form() {
     assert_error(&post("tools", tools), 400, invalid, Some("tools"), "ignores tools");
     assert_error(&post("model", json!("broken")), 500, "server_error", None, "out of memory");
 
+    let params = json!({ "logprobs": 21 });
+    let body = json!({ "model": "letters", "token_ids": [1], "sampling_params": params });
+    let answered = server.post("/inference/v1/generate", &body);
+    assert_error(&answered, 400, invalid, Some("sampling_params.logprobs"), "at most 20");
+
     let long = "x ".repeat(500);
     let body = json!({ "model": "letters", "prompt": long });
     assert_error(&server.post("/v1/completions", &body), 400, invalid, Some("max_tokens"), "shorten it");

@@ -60,6 +60,37 @@ fn a_key_opens_what_it_should() {
     assert_eq!(server.get("/health").status, 200);
 }
 
+/// A page can send a body of plain text, or none, to any server without being asked.
+#[test]
+fn pages_of_other_sites_are_refused_without_a_key() {
+    let server = Server::start();
+    let json = ("content-type", "application/json");
+    let body = hello().to_string();
+    for path in ["/pause", "/resume", "/sleep", "/wake_up", "/v1/completions"] {
+        for page in [("origin", "http://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")]
+        {
+            let answered = server.send(path, &body, &[json, page]);
+            assert_eq!(answered.status, 403, "{path} {page:?}");
+            assert!(answered.text.contains("another site"), "{}", answered.text);
+        }
+    }
+    // A name of another site that resolves to this machine.
+    let request = "GET /v1/models HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n";
+    let mut answered = String::new();
+    connect(&server, request).read_to_string(&mut answered).unwrap();
+    assert!(answered.starts_with("HTTP/1.1 403"), "{answered}");
+    let own = server.url("");
+    assert_eq!(server.send("/v1/completions", &body, &[json, ("origin", own.as_str())]).status, 200);
+    let config = ServerConfig { key: Some("secret".into()), limits: ServerLimits::default() };
+    let key = ("authorization", "Bearer secret");
+    let answered = Server::with(config, None).send(
+        "/v1/completions",
+        &body,
+        &[json, key, ("origin", "http://evil.example")],
+    );
+    assert_eq!(answered.status, 200);
+}
+
 #[test]
 fn a_full_server_refuses_and_a_cut_connection_makes_room() {
     for stream in [false, true] {

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use crate::cache;
 use crate::error::{Error, Result};
-use crate::process::{ProgressFn, capture};
+use crate::process::{ProgressFn, capture, capture_on_path};
 
 /// The compiler, its library, the host's standard library (for procedural macros) and the sources.
 const PACKAGES: [&str; 4] = ["rustc-web", "libstd-rust-web-dev", "rust-web-src", "libstd-rust-web"];
@@ -107,11 +107,11 @@ fn download(folder: &Path, progress: ProgressFn) -> Result<()> {
     ));
     let archives = folder.join("archives");
     fs::create_dir_all(&archives).map_err(Error::io("create", &archives))?;
-    capture(Command::new("apt-get").arg("download").args(&packages).current_dir(&archives))
+    capture_on_path("apt-get", |apt| apt.arg("download").args(&packages).current_dir(&archives))
         .map_err(|e| Error::failed(format!("apt-get download failed: {e}")))?;
     for entry in fs::read_dir(&archives).map_err(Error::io("read", &archives))? {
         let archive = entry.map_err(Error::io("read", &archives))?.path();
-        capture(Command::new("dpkg").arg("-x").arg(&archive).arg(folder))
+        capture_on_path("dpkg", |dpkg| dpkg.arg("-x").arg(&archive).arg(folder))
             .map_err(|e| Error::failed(format!("cannot unpack {}: {e}", archive.display())))?;
     }
     fs::remove_dir_all(&archives).map_err(Error::io("remove", &archives))
@@ -119,11 +119,12 @@ fn download(folder: &Path, progress: ProgressFn) -> Result<()> {
 
 /// Returns the toolchain's packages and those of its shared libraries that the system lacks.
 fn missing_packages() -> Result<Vec<String>> {
-    let mut query = Command::new("apt-cache");
-    query.args(["depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks"]);
-    query.args(["--no-replaces", "--no-enhances"]).args(&PACKAGES[..3]);
-    let closure =
-        capture(&mut query).map_err(|e| Error::failed(format!("apt-cache does not know rustc-web ({e})")))?;
+    let closure = capture_on_path("apt-cache", |query| {
+        let hard = ["--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks"];
+        query.args(["depends", "--recurse"]).args(hard).args(["--no-replaces", "--no-enhances"]);
+        query.args(&PACKAGES[..3])
+    })
+    .map_err(|e| Error::failed(format!("apt-cache does not know rustc-web ({e})")))?;
     let names = closure.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
     let mut wanted: Vec<String> = names
         .filter(|name| {
@@ -143,7 +144,7 @@ fn missing_packages() -> Result<Vec<String>> {
 }
 
 fn is_installed(package: &str) -> bool {
-    let mut query = Command::new("dpkg-query");
-    query.args(["--show", "--showformat", "${db:Status-Status} ", package]);
-    capture(&mut query).is_ok_and(|status| status.split_whitespace().any(|word| word == "installed"))
+    let arguments = ["--show", "--showformat", "${db:Status-Status} ", package];
+    let shown = capture_on_path("dpkg-query", |query| query.args(arguments));
+    shown.is_ok_and(|status| status.split_whitespace().any(|word| word == "installed"))
 }

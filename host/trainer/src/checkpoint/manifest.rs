@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ pub(super) const MANIFEST_HASH: &str = "checkpoint.json.blake3";
 const FORMAT: u32 = 2;
 
 /// Result of an evaluation, by which checkpoints are compared.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EvaluationScore {
     /// Identity of the evaluation and its settings. Scores of different evaluations are not compared.
     pub evaluation: String,
@@ -113,13 +114,13 @@ impl Manifest {
     /// Reads the manifest of a checkpoint and checks it against its hash.
     pub(super) fn read(checkpoint: &Path) -> Result<Self, Error> {
         let path = checkpoint.join(MANIFEST);
-        if checkpoint.to_string_lossy().ends_with(PARTIAL) || !path.is_file() {
+        let is_partial = checkpoint.to_string_lossy().ends_with(PARTIAL);
+        let Some(text) = read_if_exists(&path)?.filter(|_| !is_partial) else {
             let problem = "it is not a complete checkpoint; choose another".to_owned();
             return Err(Error::Checkpoint { path: checkpoint.to_path_buf(), problem });
-        }
-        let text = fs::read(&path).map_err(io_error(&path, "read the file"))?;
-        let hash = fs::read(checkpoint.join(MANIFEST_HASH)).unwrap_or_default();
-        if hash != blake3::hash(&text).to_hex().as_bytes() {
+        };
+        let hash = read_if_exists(&checkpoint.join(MANIFEST_HASH))?;
+        if hash.as_deref() != Some(blake3::hash(&text).to_hex().as_bytes()) {
             return Err(damaged(&path, "was truncated or changed"));
         }
         let manifest: Self = serde_json::from_slice(&text).map_err(|error| {
@@ -155,6 +156,15 @@ impl Manifest {
     pub(super) fn score(&self) -> Option<EvaluationScore> {
         let evaluation = self.scored_by.clone().unwrap_or_default();
         self.score.map(|value| EvaluationScore { evaluation, value })
+    }
+}
+
+/// Reads a file. Returns `None` if it does not exist.
+fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(io_error(path, "read the file")(error)),
     }
 }
 

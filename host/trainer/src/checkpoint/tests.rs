@@ -122,9 +122,35 @@ fn scores_of_different_evaluations_are_not_compared() {
         checkpoints.save(&trainer, step, Some(score(value)), &Value::Null).unwrap();
     }
     assert_eq!(checkpoints.best().unwrap().unwrap().step, 2);
+    // The best of the earlier evaluation stays: nothing shows that another one is better.
     let steps: Vec<u64> = checkpoints.list().unwrap().iter().map(|entry| entry.step).collect();
-    assert_eq!(steps, [2, 4]);
+    assert_eq!(steps, [1, 2, 4]);
     assert_eq!(fs::read_link(folder.path().join("best")).unwrap(), Path::new("step-00000002"));
+}
+
+#[test]
+fn a_manifest_that_can_not_be_read_is_an_error_instead_of_a_missing_score() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path(), 2);
+    let trainer = new_trainer();
+    let first = checkpoints.save(&trainer, 1, Some(score(0.9)), &Value::Null).unwrap();
+    checkpoints.save(&trainer, 2, Some(score(0.1)), &Value::Null).unwrap();
+    // A folder in place of a file exists, but reading it fails.
+    for name in [MANIFEST, MANIFEST_HASH] {
+        let file = first.join(name);
+        let whole = fs::read(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        for message in
+            [checkpoints.best().unwrap_err(), checkpoints.tidy().unwrap_err()].map(|e| e.to_string())
+        {
+            assert!(message.contains(name) && message.contains("read the file"), "{message}");
+        }
+        assert!(first.is_dir());
+        fs::remove_dir(&file).unwrap();
+        fs::write(&file, whole).unwrap();
+    }
+    assert_eq!(checkpoints.best().unwrap().unwrap().step, 1);
 }
 
 #[test]

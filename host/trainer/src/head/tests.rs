@@ -158,24 +158,38 @@ fn a_head_without_logits_in_memory_gives_the_same_results() {
             support: None,
         };
         let unembed_gradient = case.unembed.to_tensor().unwrap().zeros_like();
+        let options = HeadOptions {
+            entropy: true,
+            entropy_slopes: None,
+            chunk: CHUNK,
+            unembed_gradient: Some(&unembed_gradient),
+        };
         let mut logps = Vec::new();
         let reference = cuda::head::ReferenceHead;
-        let head = without_logits(
-            &reference,
-            &input,
-            case.unembed.tensor().unwrap(),
-            7,
-            Some(&unembed_gradient),
-            |range, logp| {
+        let head =
+            without_logits(&reference, &input, case.unembed.tensor().unwrap(), &options, 7, |range, logp| {
                 logps.push(logp.shallow_clone());
                 Ok(case.weights.narrow(0, range.start, range.end - range.start) * logp * 2.0)
-            },
-        )
-        .unwrap();
+            })
+            .unwrap();
         close(&Tensor::cat(&logps, 0), &logp, 1e-5);
         close(&head.hidden_gradient, &expected.hidden_gradient, 1e-4);
         close(&head.entropy.unwrap(), &expected.entropy.unwrap(), 1e-5);
         close(&unembed_gradient, &expected_unembed, 1e-4);
+    }
+}
+
+#[test]
+fn a_head_without_logits_in_memory_gives_entropies_only_if_they_are_requested() {
+    let case = case();
+    let input = HeadInput { hidden: &case.hidden, tokens: &case.tokens, temperatures: None, support: None };
+    for entropy in [false, true] {
+        let options = HeadOptions { entropy, entropy_slopes: None, chunk: CHUNK, unembed_gradient: None };
+        let unembed = case.unembed.tensor().unwrap();
+        let reference = cuda::head::ReferenceHead;
+        let head = without_logits(&reference, &input, unembed, &options, 7, |_, logp| Ok(logp.zeros_like()))
+            .unwrap();
+        assert_eq!(head.entropy.is_some(), entropy);
     }
 }
 

@@ -64,7 +64,7 @@ impl Measured {
         is_trained: impl Fn(usize) -> bool,
     ) -> Result<(), TchError> {
         if let Some(passes) = &mut self.passes {
-            let tokens = TokenNumbers::new(epoch, columns, measurements)?;
+            let tokens = TokenNumbers::new(columns, measurements)?;
             for (&sequence, rows) in columns.sequences.iter().zip(&columns.completions) {
                 let policy = columns.policy_indices[rows.start];
                 let weights: Option<Vec<f32>> = tokens.weights[rows.clone()].iter().copied().collect();
@@ -152,11 +152,7 @@ struct TokenNumbers {
 }
 
 impl TokenNumbers {
-    fn new(
-        epoch: u32,
-        columns: &TokenColumns,
-        measurements: &TokenMeasurements,
-    ) -> Result<TokenNumbers, TchError> {
+    fn new(columns: &TokenColumns, measurements: &TokenMeasurements) -> Result<TokenNumbers, TchError> {
         let floats = |tensor: &Tensor| Vec::<f32>::try_from(tensor.f_to_kind(Kind::Float)?);
         let all = |chunks: &[Tensor]| floats(&Tensor::f_cat(chunks, 0)?);
         let (clipped, dual) = (all(&measurements.clipped)?, all(&measurements.dual_clipped)?);
@@ -172,8 +168,7 @@ impl TokenNumbers {
         };
         Ok(TokenNumbers {
             logprobs: all(&measurements.logp)?,
-            // Only the first pass is asked for them, but some kernels compute them in any case.
-            entropies: measurements.entropy.as_ref().filter(|_| epoch == 0).map(floats).transpose()?,
+            entropies: measurements.entropy.as_ref().map(floats).transpose()?,
             clipped: clipped.into_iter().zip(dual).map(bound).collect(),
             weights,
         })

@@ -213,6 +213,20 @@ fn long_completions_lose_reward() {
 }
 
 #[test]
+fn long_calls_before_the_last_one_lower_the_reward_of_their_turn() {
+    // The buffer begins at 0, so that each token costs half a point. The call has 2 tokens, the turn's last completion 4.
+    let penalised = Objective {
+        overlong: Overlong::Penalize,
+        overlong_buffer: 64,
+        overlong_penalty: 32.0,
+        advantage: Advantage::Return,
+        baseline: Baseline::None,
+        ..unscaled()
+    };
+    assert_eq!(first_advantages(&penalised, &with_tool_call()), [0.0, 0.5, -3.0, -3.0, 2.5]);
+}
+
+#[test]
 fn divergences_lower_the_rewards_of_tokens() {
     let transitions = transitions();
     let reinforce_pp = Objective {

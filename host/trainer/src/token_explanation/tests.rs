@@ -1,3 +1,5 @@
+//! Explained gradients compared with those of the update, and explanations as text.
+
 use pl_dsl::settings::ALGORITHMS;
 use pl_dsl::workflow::objective::{Correction, KlPlace, OldLogprobs};
 use pl_types::Key;

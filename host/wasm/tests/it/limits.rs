@@ -7,6 +7,7 @@ use wasmtime::component::{ComponentNamedList, Instance, Lift, Lower};
 
 const TEMPER: &str = include_str!("../guests/temper.wat");
 const WORLD: &str = include_str!("../guests/world.wat");
+const POLL: &str = include_str!("../guests/poll.wat");
 
 struct Running {
     store: Store<()>,
@@ -130,6 +131,17 @@ async fn calls_of_the_host_cost_fuel() {
         guest.call::<_, u64>("apart", (10_000_u32,)).await,
         Err(GuestFault::OutOfFuel { fuel: 1_000_000 })
     );
+}
+
+#[tokio::test]
+async fn every_handle_of_a_poll_costs_fuel() {
+    let mut guest = start(POLL, &Limits::default()).await;
+    let mut used = Vec::new();
+    for handles in [1_u32, 1001] {
+        assert_eq!(guest.call::<_, u32>("poll", (handles,)).await, Ok(handles));
+        used.push(guest.store.data().fuel_used());
+    }
+    assert!(used[1] - used[0] >= 1000 * 500, "{used:?}");
 }
 
 #[tokio::test]

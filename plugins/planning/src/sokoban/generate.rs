@@ -27,7 +27,7 @@ pub const LEVELS: RangeInclusive<u32> = 0..=8;
 fn level(number: u32) -> Level {
     let (size, boxes, pulls, distance) = match number {
         0 => (5, 1, 1..=1, 1),
-        1 => (6, 1, 1..=1, 1),
+        1 => (5, 1, 1..=2, 1),
         2 => (6, 1, 1..=3, 1),
         3 => (6, 1, 2..=20, 2),
         4 => (7, 1, 4..=30, 3),

@@ -14,6 +14,7 @@ use crate::arguments::plugin::PluginDevArgs;
 use crate::arguments::runs::ReplayArgs;
 use crate::commands::replay;
 use crate::exit::{CommandError, CommandResult, report};
+use crate::stderr;
 
 /// Time without changes before a build: editors write files in several steps.
 const QUIET_PERIOD: Duration = Duration::from_millis(80);
@@ -32,7 +33,7 @@ pub fn run(app: &App, options: &PluginDevArgs) -> CommandResult {
         }
         // The next change may repair an error.
         report(&result);
-        eprintln!("waiting for changes of {} (Ctrl-C ends)", project.folder.display());
+        stderr::line(&format!("waiting for changes of {} (Ctrl-C ends)", project.folder.display()));
         if !changes.wait() {
             return Err(CommandError::failed("the project's folder can no longer be watched"));
         }
@@ -59,7 +60,7 @@ fn build_and_replay(app: &App, project: &Project, run: &Path, options: &PluginDe
             plugins: vec![(options.plugin.clone().unwrap_or_else(|| project.name.clone()), component)],
         },
     );
-    eprintln!("built and replayed in {:.2} s", started.elapsed().as_secs_f64());
+    stderr::line(&format!("built and replayed in {:.2} s", started.elapsed().as_secs_f64()));
     replayed
 }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use pl_dsl::workflow::Evaluation;
-use pl_trainer::checkpoint::EvaluationScore;
+use pl_trainer::checkpoint::{CheckpointInfo, EvaluationScore};
 use pl_trainer::{StepMetrics, Trainer};
 use pl_types::GenerateError;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::evaluation::mean;
 use crate::model_card::model_cards;
-use crate::progress::{MetricsLine, StepSeconds};
+use crate::progress::{MetricsLine, Notice, StepSeconds};
 use crate::run_folder::draw;
 
 use super::OuterLoop;
@@ -56,7 +56,8 @@ impl OuterLoop<'_> {
         let line = step_line(step, &played, &metrics);
         self.folder.append_metrics(step, &line)?;
         self.report(None, &line, times.seconds);
-        if let Some(notice) = self.flat_steps.add(&metrics, line["rollout_success"].as_f64()) {
+        let is_updated = (0..self.schedule.learners()).any(|own| self.schedule.is_updated(own, step));
+        if let Some(notice) = self.flat_steps.add(&metrics, is_updated, line["rollout_success"].as_f64()) {
             self.host.notify(notice);
         }
         Ok(times)
@@ -171,6 +172,16 @@ impl OuterLoop<'_> {
         Ok(best.is_none_or(|best| best.evaluation != score.evaluation || score.value > best.value))
     }
 
+    /// Notifies the user if the untrained team has a higher score than the best checkpoint.
+    pub(super) fn compare_with_untrained(&self) -> Result<(), Error> {
+        if let (Some(untrained), Some(best)) = (&self.state.untrained, self.checkpoints.best()?)
+            && let Some(notice) = untrained_is_better(untrained, &best)
+        {
+            self.host.notify(notice);
+        }
+        Ok(())
+    }
+
     pub(super) fn append_times(&mut self, times: &StepTimes) -> Result<(), Error> {
         let mut line = times.line(self.train.episodes);
         if self.router.uses_servers() {
@@ -186,6 +197,13 @@ impl OuterLoop<'_> {
     }
 }
 
+/// Returns a notice if the untrained team has a higher score than the best checkpoint, by the same evaluation.
+fn untrained_is_better(untrained: &EvaluationScore, best: &CheckpointInfo) -> Option<Notice> {
+    let score = best.score.as_ref().filter(|score| score.evaluation == untrained.evaluation)?;
+    let (untrained, best, step) = (untrained.value, score.value, best.step);
+    (best < untrained).then_some(Notice::UntrainedIsBetter { untrained, best, step })
+}
+
 /// Returns a text that is equal for evaluations whose results can be compared: the name of their block, and a
 /// hash of all of its settings except the interval.
 fn identity(evaluations: &[&Evaluation]) -> String {
@@ -194,4 +212,26 @@ fn identity(evaluations: &[&Evaluation]) -> String {
     let all = evaluations.iter().map(settings).collect::<Vec<_>>().join("\n");
     let block = evaluations.first().map_or("", |evaluation| evaluation.block());
     format!("{block} {}", &blake3::hash(all.as_bytes()).to_hex()[..16])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_untrained_team_with_a_higher_score_than_the_best_checkpoint_is_told() {
+        let score =
+            |evaluation: &str, value: f64| EvaluationScore { evaluation: evaluation.to_owned(), value };
+        let told = |best: Option<EvaluationScore>| {
+            let best = CheckpointInfo { step: 20, path: "checkpoints/step-00000020".into(), score: best };
+            untrained_is_better(&score("test", 0.31), &best).map(|notice| notice.to_string())
+        };
+        let own = told(Some(score("test", 0.25))).unwrap();
+        assert!(own.contains("the untrained team was better: success 0.310 > 0.250"), "{own}");
+        assert!(own.contains("step 20"), "{own}");
+        // No worse, scored by another evaluation, not scored.
+        for best in [Some(score("test", 0.31)), Some(score("test of fewer tasks", 0.25)), None] {
+            assert_eq!(told(best), None);
+        }
+    }
 }

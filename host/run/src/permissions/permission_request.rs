@@ -10,7 +10,7 @@ use super::access::{Access, AccessKind};
 
 /// Access that a workflow needs beyond its own folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Want {
+pub struct PermissionRequest {
     pub access: Access,
     /// Use of the access: `plugin web sends requests to api.example.org`.
     pub purpose: String,
@@ -18,8 +18,8 @@ pub struct Want {
     pub place: Option<Place>,
 }
 
-impl fmt::Display for Want {
-    /// Writes one line: a name with a line break can't look like another want.
+impl fmt::Display for PermissionRequest {
+    /// Writes one line: a name with a line break can't look like another request.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             Some(place) => write!(f, "{}: {}", one_line(&place.to_string()), one_line(&self.purpose)),
@@ -44,8 +44,8 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns the flags that allow all of it, as a shell takes them.
-pub fn flags(wants: &[Want]) -> String {
-    flags_of(wants.iter().map(|want| &want.access))
+pub fn flags(requests: &[PermissionRequest]) -> String {
+    flags_of(requests.iter().map(|request| &request.access))
 }
 
 /// Returns the flags that allow all of it, as a shell takes them.
@@ -131,13 +131,13 @@ fn quoted(argument: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(path: &str) -> Want {
+    fn read(path: &str) -> PermissionRequest {
         let purpose = format!("plugin p reads {path}");
-        Want { access: Access::Read(path.into()), purpose, place: None }
+        PermissionRequest { access: Access::Read(path.into()), purpose, place: None }
     }
 
     #[test]
-    fn a_want_is_one_line_whatever_its_names_have() {
+    fn a_request_is_one_line_whatever_its_names_have() {
         let forged = read("/a\n  plugin p reads nothing\t\x1b[2K\u{9b}");
         assert_eq!(forged.to_string(), "plugin p reads /a␊  plugin p reads nothing␉␛[2K\u{fffd}");
         assert_eq!(
@@ -152,7 +152,7 @@ mod tests {
             let value = escaped(path);
             assert_eq!(split_list(value.as_bytes()), [ListedValue::One(path.into())], "{path}");
         }
-        let star = Want { access: Access::Net("*".to_owned()), ..read("/a") };
+        let star = PermissionRequest { access: Access::Net("*".to_owned()), ..read("/a") };
         assert_eq!(flags(&[star]), "'--allow-net=\\*'");
         assert_eq!(split_list(b"\\*"), [ListedValue::One(b"*".to_vec())]);
         assert_eq!(flags(&[read("/a,b"), read("/c")]), "'--allow-read=/a\\,b,/c'");

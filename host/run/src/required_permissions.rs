@@ -9,20 +9,20 @@ use pl_wasm::AllowedHost;
 
 use crate::error::locate::LocateError;
 use crate::locate;
-use crate::permissions::{Access, Want};
+use crate::permissions::{Access, PermissionRequest};
 use crate::plugins::PluginCatalog;
 
 /// Returns what a workflow in `folder` needs, block by block, without what stands on the command line. `cluster` is the block
 /// of that name, if it is used, and `docker` are the containers of the sandbox, if this process starts them.
-pub(crate) fn wants(
+pub(crate) fn required_permissions(
     workflow: &Workflow,
     cluster: Option<&Cluster>,
     docker: Option<&Docker>,
     folder: &Path,
     places: &Places,
     catalog: &PluginCatalog,
-) -> Vec<Want> {
-    let mut found = Collector { workflow, folder, places, catalog, wants: Vec::new() };
+) -> Vec<PermissionRequest> {
+    let mut found = Collector { workflow, folder, places, catalog, requests: Vec::new() };
     for path in catalog.texts_outside() {
         found.read(&path, "", None, "the workflow includes");
     }
@@ -37,7 +37,7 @@ pub(crate) fn wants(
     if let Some(cluster) = cluster {
         found.cluster(cluster);
     }
-    found.wants
+    found.requests
 }
 
 /// Returns the path of a file that is there or may not be read. One that is missing can't be opened.
@@ -53,7 +53,7 @@ struct Collector<'a> {
     folder: &'a Path,
     places: &'a Places,
     catalog: &'a PluginCatalog,
-    wants: Vec<Want>,
+    requests: Vec<PermissionRequest>,
 }
 
 /// Setting of a block.
@@ -66,9 +66,9 @@ impl Collector<'_> {
             return;
         }
         let place = setting.and_then(|(block, name, key)| self.places.find(block, name, key));
-        let want = Want { access, purpose, place: place.cloned() };
-        if !self.wants.contains(&want) {
-            self.wants.push(want);
+        let request = PermissionRequest { access, purpose, place: place.cloned() };
+        if !self.requests.contains(&request) {
+            self.requests.push(request);
         }
     }
 

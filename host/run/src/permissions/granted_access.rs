@@ -13,7 +13,7 @@ use super::path::{lexical, resolve};
 
 /// Values from the command line and permissions of one workflow.
 #[derive(Debug, Clone)]
-pub(crate) struct Given {
+pub(crate) struct GrantedAccess {
     /// The workflow's own folder, resolved.
     root: PathBuf,
     texts: BTreeSet<String>,
@@ -21,10 +21,10 @@ pub(crate) struct Given {
     allowed: Permissions,
 }
 
-impl Given {
-    /// Collects the values of overrides for a workflow in `folder`, which paths are relative to; or else they are to the
-    /// working folder. A value may be a list.
-    pub fn new<'a>(overrides: impl IntoIterator<Item = &'a Override>, folder: &Path) -> Given {
+impl GrantedAccess {
+    /// Collects the values of overrides for a workflow in `folder`. Paths resolve against `folder` or the working folder. A
+    /// value may be a list.
+    pub fn new<'a>(overrides: impl IntoIterator<Item = &'a Override>, folder: &Path) -> GrantedAccess {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let root = resolve(folder);
         let of_list = |value: &'a str| {
@@ -46,17 +46,17 @@ impl Given {
         };
         let paths = texts.iter().flat_map(|text| [folder.join(text), PathBuf::from(text)]);
         let paths = paths.filter_map(chosen).collect();
-        Given { root, texts, paths, allowed: Permissions::default() }
+        GrantedAccess { root, texts, paths, allowed: Permissions::default() }
     }
 
     /// Adds files.
-    pub fn with_files<'a>(mut self, files: impl IntoIterator<Item = &'a PathBuf>) -> Given {
+    pub fn with_files<'a>(mut self, files: impl IntoIterator<Item = &'a PathBuf>) -> GrantedAccess {
         self.paths.extend(files.into_iter().map(|file| resolve(file)));
         self
     }
 
     /// Makes `folder` the workflow's own instead of the one that its paths are relative to.
-    pub fn in_folder(mut self, folder: &Path) -> Given {
+    pub fn in_folder(mut self, folder: &Path) -> GrantedAccess {
         self.root = resolve(folder);
         self
     }
@@ -130,7 +130,7 @@ mod tests {
             "samples=8",
             "where=..",
         ]);
-        let given = Given::new(&overrides, &root);
+        let given = GrantedAccess::new(&overrides, &root);
         let reads = |path: &Path| given.has(&Access::read(path), "as in the file");
         assert!(reads(Path::new("/data/gsm8k.jsonl")) && reads(&root.join("../sets/test.jsonl")));
         assert!(!reads(Path::new("/data/other.jsonl")) && !reads(&root.join("../other")));
@@ -146,7 +146,7 @@ mod tests {
         for (link, target) in [("8", "/etc"), ("a/own", "../../outside"), ("cosine", "/etc")] {
             symlink(target, root.join(link)).unwrap();
         }
-        let given = Given::new(
+        let given = GrantedAccess::new(
             &overrides(&["samples=8", "base.source=a/own", "data=a/own/../x", "train.lr_schedule=cosine"]),
             &root,
         );

@@ -1,4 +1,4 @@
-//! Frames: what is left of a workflow without its teams, for designs to be put in.
+//! Skeletons: what is left of a workflow without its teams, for designs to be put in.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,14 +15,14 @@ use crate::workflow::{Agent, Workflow};
 
 /// A workflow file with one environment and one reward, and without agents and turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Frame {
+pub struct WorkflowSkeleton {
     pub(super) source: Source,
     pub(super) overrides: Vec<Override>,
 }
 
-/// Reason why a scenario has no frame.
+/// Reason why a scenario has no skeleton.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
+pub enum SkeletonError {
     /// The scenario is in another file.
     #[error("scenario `{scenario}` is in a file that {file} includes; move it and what it names into {file}")]
     Included {
@@ -43,25 +43,25 @@ pub enum FrameError {
     },
 }
 
-impl From<Source> for Frame {
-    /// The frame of a file that has no team.
-    fn from(source: Source) -> Frame {
-        Frame { source, overrides: Vec::new() }
+impl From<Source> for WorkflowSkeleton {
+    /// The skeleton of a file that has no team.
+    fn from(source: Source) -> WorkflowSkeleton {
+        WorkflowSkeleton { source, overrides: Vec::new() }
     }
 }
 
-impl Frame {
-    /// Returns the frame of a scenario: the file without agents, designers, scenarios, and what belongs to other scenarios.
+impl WorkflowSkeleton {
+    /// Returns the skeleton of a scenario: the file without agents, designers, scenarios, and what belongs to other scenarios.
     /// Overrides of what is left out are left out too.
     ///
     /// # Errors
-    /// [`FrameError`] if the scenario, or an agent without a namespace, is not in the file itself.
+    /// [`SkeletonError`] if the scenario, or an agent without a namespace, is not in the file itself.
     pub fn new(
         source: &Source,
         workflow: &Workflow,
         scenario: usize,
         overrides: &[Override],
-    ) -> Result<Frame, FrameError> {
+    ) -> Result<WorkflowSkeleton, SkeletonError> {
         let found = workflow.scenarios.get(scenario);
         let name = found.and_then(|one| one.name.as_deref()).unwrap_or_default();
         let environment = found.map_or("", |one| one.environment.name.as_str());
@@ -97,21 +97,24 @@ impl Frame {
             }
         }
         if !has_scenario {
-            return Err(FrameError::Included { scenario: name.to_owned(), file: source.name.clone() });
+            return Err(SkeletonError::Included { scenario: name.to_owned(), file: source.name.clone() });
         }
         // Those of used files have dots in their names, and are there only if something names them.
         let included =
             |agent: &&Agent| !agent.name.contains('.') && !gone.contains(&("agent", agent.name.as_str()));
         if let Some(agent) = workflow.agents.iter().find(included) {
             let (agent, file) = (agent.name.clone(), source.name.clone());
-            return Err(FrameError::IncludedAgent { agent, file });
+            return Err(SkeletonError::IncludedAgent { agent, file });
         }
         let is_of = |one: &Override, blocks: &BTreeSet<(&str, &str)>| {
             blocks.iter().any(|(word, name)| is_of_block(&one.path, word, name))
         };
         let left = |one: &&Override| is_of(one, &kept) || !is_of(one, &gone);
         let overrides = overrides.iter().filter(left).cloned().collect();
-        Ok(Frame { source: Source { name: source.name.clone(), text: without(text, cut) }, overrides })
+        Ok(WorkflowSkeleton {
+            source: Source { name: source.name.clone(), text: without(text, cut) },
+            overrides,
+        })
     }
 
     /// Returns the overrides that apply to its designs.
@@ -142,8 +145,8 @@ impl Frame {
         crate::format(&text).unwrap_or(text)
     }
 
-    /// Returns the frame without its `train` block, and without the overrides of its settings.
-    pub(super) fn without_training(&self) -> Frame {
+    /// Returns the skeleton without its `train` block, and without the overrides of its settings.
+    pub(super) fn without_training(&self) -> WorkflowSkeleton {
         let Source { name, text } = &self.source;
         let trains = |statement: &&Statement| Head::new(statement, text).word == "train";
         let all = statements(text);
@@ -151,10 +154,10 @@ impl Frame {
         let text = without(text, cut.collect());
         let left = |one: &&Override| !is_of_block(&one.path, "train", "");
         let overrides = self.overrides.iter().filter(left).cloned().collect();
-        Frame { source: Source { name: name.clone(), text }, overrides }
+        WorkflowSkeleton { source: Source { name: name.clone(), text }, overrides }
     }
 
-    /// Returns the text in which the fragment begins after the frame's and a newline.
+    /// Returns the text in which the fragment begins after the skeleton's and a newline.
     pub(super) fn whole(&self, fragment: &str) -> String {
         format!("{}\n{fragment}", self.source.text)
     }

@@ -1,4 +1,4 @@
-//! The fence around designs: they use nothing but their palette.
+//! Check that designs use nothing but their palette.
 
 use std::collections::BTreeSet;
 
@@ -19,9 +19,9 @@ pub(super) fn beyond_palette<'a>(
 ) -> Vec<DesignMistake> {
     let agents = file.blocks.iter().filter(|block| block.kind == BlockKind::Agent);
     let names = agents.filter_map(|block| block.name.as_ref().map(|name| name.text.as_str()));
-    let mut fence = Fence { palette, fragment, agents: names.collect(), mistakes: Vec::new() };
-    fence.file(file);
-    fence.mistakes
+    let mut checker = PaletteChecker { palette, fragment, agents: names.collect(), mistakes: Vec::new() };
+    checker.file(file);
+    checker.mistakes
 }
 
 /// Returns the line of a byte, from 1.
@@ -29,7 +29,7 @@ pub(super) fn line(fragment: &str, at: usize) -> usize {
     fragment.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
-struct Fence<'a> {
+struct PaletteChecker<'a> {
     palette: &'a Palette,
     fragment: &'a str,
     /// Names of its agents.
@@ -37,7 +37,7 @@ struct Fence<'a> {
     mistakes: Vec<DesignMistake>,
 }
 
-impl Fence<'_> {
+impl PaletteChecker<'_> {
     fn file(&mut self, file: &File) {
         for (key, _) in &file.layouts {
             self.mistakes.push(DesignMistake::Key { line: self.line(key.location), key: key.text.clone() });
@@ -124,7 +124,8 @@ impl Fence<'_> {
         }
     }
 
-    /// Files that the frame includes may have agents, which are none of the design's.
+    /// Checks that an edge names agents of the design. Files that the skeleton includes may have agents, which don't
+    /// belong to the design.
     fn nodes(&mut self, edge: &EdgeLine) {
         for name in edge.nodes.iter().flat_map(|node| &node.names) {
             if !matches!(name.text.as_str(), "start" | "end") && !self.agents.contains(name.text.as_str()) {

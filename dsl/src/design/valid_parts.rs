@@ -1,7 +1,7 @@
 //! Parts of a wrong design that are right.
 
-use super::fence::line;
 use super::mistakes::{DesignMistake, LARGEST};
+use super::palette_checker::line;
 use crate::diagnostic::reports::Reports;
 use crate::source::Location;
 use crate::syntax::block_kind::BlockKind;
@@ -10,17 +10,17 @@ use crate::syntax::tree::{Block, Entry};
 
 /// Parts that a design needs and that are free of mistakes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SoundParts {
+pub struct ValidParts {
     /// True if an `agent` block is.
     pub agent: bool,
     /// True if the `turns` block is.
     pub turns: bool,
 }
 
-impl SoundParts {
+impl ValidParts {
     /// Returns those of a design with `mistakes`.
-    pub fn of(design: &str, mistakes: &[DesignMistake]) -> SoundParts {
-        let mut parts = SoundParts::default();
+    pub fn of(design: &str, mistakes: &[DesignMistake]) -> ValidParts {
+        let mut parts = ValidParts::default();
         if design.len() > LARGEST {
             return parts;
         }

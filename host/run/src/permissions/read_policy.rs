@@ -9,25 +9,25 @@ use std::sync::Arc;
 use pl_types::{CheckOpened, SourcePath};
 use rustix::fs::OFlags;
 
-use super::given::Given;
+use super::granted_access::GrantedAccess;
 use super::path::{links_out_of, resolve};
 use super::{Access, SharedPermissions};
 
 /// Decides which files of a workflow may be read: those of its folder, those on the command line, and those that the user
 /// allowed.
 #[derive(Debug, Clone)]
-pub(crate) struct Reads {
+pub(crate) struct ReadPolicy {
     permissions: SharedPermissions,
-    given: Given,
+    given: GrantedAccess,
 }
 
-impl Reads {
+impl ReadPolicy {
     /// Returns the decision for a workflow with the permissions of all workflows and what is given to it.
-    pub fn new(permissions: SharedPermissions, given: Given) -> Reads {
-        Reads { permissions, given }
+    pub fn new(permissions: SharedPermissions, given: GrantedAccess) -> ReadPolicy {
+        ReadPolicy { permissions, given }
     }
 
-    pub fn given(&self) -> &Given {
+    pub fn given(&self) -> &GrantedAccess {
         &self.given
     }
 
@@ -79,7 +79,7 @@ impl Reads {
         if resolved.starts_with(self.given.root()) {
             return Ok(SourcePath::checked(path, Arc::new(self.clone())));
         }
-        // The user chose what is outside, links in it too. The workflow's folder is no part of the way to it any more.
+        // The user allowed this path, including symlinks under it.
         Ok(resolved.into())
     }
 
@@ -111,7 +111,7 @@ impl Reads {
     }
 }
 
-impl CheckOpened for Reads {
+impl CheckOpened for ReadPolicy {
     fn check(&self, file: &File) -> io::Result<()> {
         self.check_opened(file).map_err(|error| match error {
             OpenError::Io(error) => error,
@@ -148,7 +148,7 @@ mod tests {
         symlink(other.join("x"), project.join("link")).unwrap();
         symlink(other.join("x"), project.join("model/config.json")).unwrap();
         let permissions = SharedPermissions::default();
-        let reads = Reads::new(permissions.clone(), Given::new([], &project));
+        let reads = ReadPolicy::new(permissions.clone(), GrantedAccess::new([], &project));
         assert_eq!(reads.check(&project.join("a/b")), Ok(()));
         let refused = ["../other/x", "link", "model", "/etc/passwd", "a/../../other/y"];
         for path in refused {
@@ -171,7 +171,7 @@ mod tests {
         std::fs::create_dir(&other).unwrap();
         std::fs::write(project.join("texts/prompt"), "own").unwrap();
         std::fs::write(other.join("prompt"), "secret").unwrap();
-        let reads = Reads::new(SharedPermissions::default(), Given::new([], &project));
+        let reads = ReadPolicy::new(SharedPermissions::default(), GrantedAccess::new([], &project));
         let path = project.join("texts/prompt");
         let text = |mut file: File| {
             let mut text = String::new();
@@ -242,7 +242,7 @@ mod tests {
             let _ = std::fs::remove_dir_all(&project);
             write_project(&project);
             let permissions = SharedPermissions::default();
-            let reads = Reads::new(permissions.clone(), Given::new([], &project));
+            let reads = ReadPolicy::new(permissions.clone(), GrantedAccess::new([], &project));
             let source = reads.source(&project.join(name)).unwrap();
             assert_eq!(read(source.clone()), Ok(()), "{name}");
             // Between the check and the opening, it becomes a link.
@@ -267,7 +267,7 @@ mod tests {
         let (project, other) = (root.join("project"), root.join("other"));
         write_project(&project);
         write_project(&other);
-        let reads = Reads::new(SharedPermissions::default(), Given::new([], &project));
+        let reads = ReadPolicy::new(SharedPermissions::default(), GrantedAccess::new([], &project));
         for name in ["config.json", "tokenizer.json", "model.safetensors"] {
             let source = reads.source(&project.join("model")).unwrap();
             let load = || pl_model::Model::load(&source, tch::Device::Cpu, pl_types::Dtype::F32);
@@ -288,7 +288,7 @@ mod tests {
         let project = folder.path().canonicalize().unwrap();
         let made = std::process::Command::new("mkfifo").arg(project.join("pipe")).status().unwrap();
         assert!(made.success());
-        let reads = Reads::new(SharedPermissions::default(), Given::new([], &project));
+        let reads = ReadPolicy::new(SharedPermissions::default(), GrantedAccess::new([], &project));
         assert!(!reads.open(&project.join("pipe")).unwrap().metadata().unwrap().is_file());
     }
 }
