@@ -4,7 +4,7 @@ use pl_model::Config;
 use pl_plugin::LARGEST_REWARD;
 use pl_rollout::{Attempt, EpisodeFailure, EpisodeResult, EpisodeSummary, Trace};
 use pl_trainer::Trainer;
-use pl_types::Transition;
+use pl_types::{Phase, Transition};
 use serde::{Deserialize, Serialize};
 
 use crate::error::cluster::ClusterError;
@@ -61,6 +61,8 @@ enum Mismatch {
     Versions,
     #[error("a token has the log-prob {0}")]
     LogProb(f32),
+    #[error("the value before a token is {0}")]
+    Value(f32),
     #[error("a reward is {0}")]
     Reward(f64),
     #[error("the workflow has no policy {0}")]
@@ -173,11 +175,14 @@ fn check_transition(
     if let Some(wrong) = logprobs.iter().find(|logprob| !(f32::MIN..=1e-3).contains(*logprob)) {
         return Err(Mismatch::LogProb(*wrong));
     }
+    if let Some(wrong) = values.iter().flatten().find(|value| !value.is_finite()) {
+        return Err(Mismatch::Value(*wrong));
+    }
     check_reward(transition.team_reward, LARGEST_TEAM_REWARD)?;
     check_reward(transition.local_reward, LARGEST_REWARD)?;
     check_reward(transition.reward, LARGEST_SUM)?;
     let model = models.0.get(*policy as usize).ok_or(Mismatch::NoPolicy(*policy))?;
-    let Some(config) = model else { return Ok(()) };
+    let (Some(config), Phase::Train) = (model, &task.phase) else { return Ok(()) };
     pl_trainer::check_transition(config, task.step, transition)
         .map_err(|error| Mismatch::Untrainable(Box::new(error)))
 }
@@ -188,7 +193,7 @@ mod tests {
 
     use pl_model::{Family, RopeScaling};
     use pl_plugin::Task;
-    use pl_types::{Group, Key, Phase};
+    use pl_types::{Group, Key};
 
     use super::super::task::Team;
     use super::*;
@@ -266,7 +271,7 @@ mod tests {
         let (task, models) = (task(), models());
         check_transition(&task, &models, &transition()).unwrap();
         type Change = fn(&mut Transition);
-        let lies: [(Change, &str); 18] = [
+        let lies: [(Change, &str); 19] = [
             (|own| own.key.task = 1, "it has a transition of task 3.1"),
             (|own| own.key.step = 4, "it has a transition of task 4.2"),
             (|own| own.logprobs.truncate(1), "a completion of 2 tokens has 1 log-probs"),
@@ -274,6 +279,7 @@ mod tests {
             (|own| own.support = Some(Vec::new()), "a completion of 2 tokens has 2 log-probs"),
             (|own| own.logprobs[0] = 0.5, "a token has the log-prob 0.5"),
             (|own| own.logprobs[0] = f32::NAN, "a token has the log-prob NaN"),
+            (|own| own.values = Some(vec![0.0, f32::NAN]), "the value before a token is NaN"),
             (|own| own.reward = f64::INFINITY, "a reward is inf"),
             (|own| own.reward = -1e10, "a reward is -10000000000"),
             (|own| own.team_reward = 3e6, "a reward is 3000000"),
@@ -314,7 +320,7 @@ mod tests {
             truncated: false,
             reproducible: true,
         };
-        let check = |summary| check_summary(&task, 1, &summary).map_err(|mismatch| mismatch.to_string());
+        let check = |own: EpisodeSummary| check_summary(&task, 1, &own).map_err(|error| error.to_string());
         assert_eq!(check(summary.clone()), Ok(()));
         let other = Err("it has the id or the sample of another episode".to_owned());
         assert_eq!(check(EpisodeSummary { sample: 0, ..summary.clone() }), other);
