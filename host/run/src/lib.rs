@@ -34,8 +34,8 @@ mod kv_cache;
 mod locate;
 mod lock;
 mod memory;
+mod missing_files;
 mod model_card;
-mod not_found;
 mod origin;
 mod permissions;
 mod placement;
@@ -61,6 +61,7 @@ mod stored;
 pub mod sweep;
 mod token_gradient;
 mod training;
+mod unknown_names;
 mod update_source;
 mod workflow;
 

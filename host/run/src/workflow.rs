@@ -19,11 +19,11 @@ use crate::error::locate::LocateError;
 use crate::host::Host;
 use crate::locate;
 use crate::memory::MemoryEstimate;
-use crate::not_found::{missing_files, unknown_names};
 use crate::permissions::{AccessKind, GrantedAccess, PermissionRequest};
 use crate::plugins::PluginCatalog;
 use crate::required_permissions::required_permissions;
 use crate::sandbox::LazyWorkers;
+use crate::unknown_names::unknown_names;
 
 /// Workflow that passed its check, with its plugins.
 pub struct CheckedWorkflow {
@@ -228,12 +228,6 @@ impl CheckedWorkflow {
     /// Adds the warnings that follow from a memory estimate.
     pub fn warn_of_memory(&mut self, memory: &MemoryEstimate) {
         self.warnings.add(memory.warnings());
-    }
-
-    /// Adds warnings about models, adapters, tasks and corpora that are not on this machine, so that a run would stop.
-    pub fn warn_of_missing_files(&mut self) {
-        let missing = missing_files(self);
-        self.warnings.add(missing);
     }
 
     fn plugin(&self, index: usize) -> Result<pl_plugin::Plugin, Error> {

@@ -57,7 +57,7 @@ pub fn create_pattern(name: &str, parent: &Path, pattern: &str, members: &str) -
     create_folder(name, parent, |folder| {
         for (path, text) in embedded::files_below("templates/pattern") {
             // A team of one agent has no use for the second policy.
-            let is_alone = !members.contains("policy = checker");
+            let is_alone = !members.contains("= checker");
             let unused = |line: &str| is_alone && line.starts_with("policy checker ");
             let text: String = text.split_inclusive('\n').filter(|line| !unused(line)).collect();
             let text = text.replace(TEAM, name).replace(PATTERN, pattern).replace(MEMBERS, members);

@@ -469,7 +469,7 @@ pub const CASES: &[Case] = &[
             test("pl-record", "devices_and_refused_files_below_a_folder_are_errors"),
             test("pl-wasm", "links_out_of_a_folder_are_refused"),
             test("pl-run", "flags_allow_exactly_what_is_wanted"),
-            test("pl-run", "a_want_is_one_line_whatever_its_names_have"),
+            test("pl-run", "a_request_is_one_line_whatever_its_names_have"),
             test("pl-run", "a_check_opens_no_grant"),
             test("pl-host", "control_characters_become_symbols"),
             test("pl-toolchain", "modules_of_the_working_folder_are_not_run"),

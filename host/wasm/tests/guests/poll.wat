@@ -15,7 +15,7 @@
   (core instance $libc (instantiate $libc))
   (core func $core_subscribe (canon lower (func $clock "subscribe-duration")))
   (core func $core_poll (canon lower (func $poll "poll")
-    (memory $libc "memory") (realloc (func $libc "cabi_realloc"))))
+    (memory (core memory $libc "memory")) (realloc (core func $libc "cabi_realloc"))))
   (core module $m
     (import "libc" "memory" (memory 2))
     (import "host" "subscribe" (func $subscribe (param i64) (result i32)))
