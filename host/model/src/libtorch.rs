@@ -41,12 +41,13 @@ pub fn keep_freed_memory() {
 /// call; threads that make it at the same time may get a less exact kernel for it (pytorch issue 188792), and an update
 /// would then differ in its last bits from that of another process. To be called before the first pass.
 pub fn choose_vector_kernels() {
+    type Function = fn(&Tensor) -> Result<Tensor, TchError>;
     static CHOSEN: Once = Once::new();
     CHOSEN.call_once(|| {
         for kind in [Kind::Float, Kind::Double] {
             // An operation that fails here fails again, with its message, where its result is needed.
             let Ok(one) = Tensor::f_ones([1], (kind, Device::Cpu)) else { continue };
-            let functions: [fn(&Tensor) -> Result<Tensor, TchError>; 10] = [
+            let functions: [Function; 10] = [
                 Tensor::f_exp,
                 Tensor::f_expm1,
                 Tensor::f_log,
