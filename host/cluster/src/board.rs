@@ -159,8 +159,7 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::{LeaseQueue, Outcome, hash_of};
-    use crate::partial_results::OVERHEAD;
+    use crate::lease::{LeaseQueue, OVERHEAD, Outcome, hash_of};
 
     fn update() -> Lease {
         Lease {

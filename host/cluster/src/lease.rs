@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::partial_results::OVERHEAD;
-
 /// Length of [`Lease::key`].
 pub(crate) const KEY_LENGTH: usize = 2 * blake3::OUT_LEN;
 
@@ -79,6 +77,10 @@ pub(crate) struct LeaseMessage {
     pub epoch: u64,
     pub lease: Lease,
 }
+
+/// Memory that a message, a part of a result, or the parts of one sender take besides their bytes: what is empty is counted
+/// too.
+pub(crate) const OVERHEAD: usize = 256;
 
 /// Result of a lease as the log has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::lease::{LeaseId, Outcome, ResultMessage};
+use crate::lease::{LeaseId, OVERHEAD, Outcome, ResultMessage};
 
 /// Largest result in bytes. A longer one would be a broken worker's.
 const LARGEST_RESULT: usize = 1 << 30;
-
-/// Memory that a part, or the parts of one sender, take besides their bytes: what is empty is counted too.
-pub(crate) const OVERHEAD: usize = 256;
 
 /// Parts of results that are not whole yet, by their lease or job and the name of their sender.
 pub(crate) struct PartialResults<K> {
