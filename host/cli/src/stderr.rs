@@ -1,5 +1,5 @@
-//! Messages on stderr. Unlike `eprintln!`, which panics then, they are left out if nobody reads them any more: a run whose
-//! log was closed continues, and a command that only writes messages ends as if they had been read.
+//! Messages on stderr. They are discarded if stderr is closed, where `eprintln!` panics: a run whose log was closed
+//! continues, and a command that only writes messages ends as if they had been read.
 
 use std::io::{self, Write};
 

@@ -308,8 +308,8 @@ impl RankGroup {
 /// A connection whose other side has proved that it is a rank of the group.
 type Joined = (TcpStream, Hello, SocketAddr);
 
-/// Handshakes of the connections to a rank, each on a thread of its own: whoever connects and is slow, or sends nothing, keeps
-/// no rank waiting.
+/// Handshakes of the connections to a rank, each on a thread of its own: a connection that is slow or silent
+/// keeps no rank waiting.
 struct Handshakes<'l> {
     listener: &'l TcpListener,
     /// Settings of the group. Each running handshake has a reference.

@@ -51,7 +51,7 @@ pub struct Field {
     pub to: &'static str,
     /// Names in order of preference. A dot leads into an object.
     pub from: &'static [&'static str],
-    /// Field of the record that takes its place if there is none of them. The task has it under its own name.
+    /// Field that replaces it in records without any of these names. The task has it under its own name.
     pub instead: Option<&'static str>,
     pub required: bool,
 }

@@ -173,7 +173,7 @@ impl log::Host for Guest<Context> {
         if let Some(call_log) = call_log {
             call_log.log(recorded_level, line);
         }
-        // Lines that nobody sees don't count.
+        // Lines of a level that is not shown don't count.
         let is_enabled = match level {
             log::Level::Debug => tracing::enabled!(target: "plugin", tracing::Level::DEBUG),
             log::Level::Info => tracing::enabled!(target: "plugin", tracing::Level::INFO),

@@ -137,7 +137,7 @@ fn cuda(host: &Host) -> Check {
     }
 }
 
-/// Returns the reason for which CUDA is not usable, without the flag that nobody has given.
+/// Returns the reason for which CUDA is not usable, without naming a flag that was not given.
 fn without_flag(error: &Error) -> String {
     match error {
         Error::Device(why) => why.to_string(),
