@@ -161,7 +161,7 @@ fn human_form_ends_after_a_hundred() {
     assert_eq!(shown.matches("there is no block `nonsense`").count(), 93);
 }
 
-/// What seems to be missing may be in the text that was left out.
+/// Blocks that seem to be missing may be in the text that was left out.
 #[test]
 fn a_file_that_can_not_be_parsed_lacks_no_blocks() {
     let codes = |text: &str| {

@@ -31,7 +31,7 @@ fn every_case_is_refused_with_its_message() {
     }
 }
 
-/// What only a run would open is a warning, and a name that no machine knows is an error. Both name their places.
+/// Missing files that only a run would open are warnings, and names that no machine knows are errors. Both have their places.
 #[test]
 fn check_finds_what_is_not_there() {
     let folder = tempfile::tempdir().unwrap();

@@ -56,7 +56,7 @@ pub enum Command {
     Schema,
     /// Show the plan of a run: models, memory, tasks, completions, checkpoints
     ///
-    /// What is missing on this machine is shown as MISSING. That is no failure of this command: its exit code is 0.
+    /// Files that are missing on this machine are shown as MISSING. That is no failure of this command: its exit code is 0.
     Plan(PlanArgs),
     /// Play without a model, to find rewards that are free, loops that pay and splits that share tasks
     Audit(AuditArgs),

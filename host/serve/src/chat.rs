@@ -221,9 +221,7 @@ async fn complete(
     model: Arc<ServedModel>,
     chat: ChatRequest,
 ) -> Result<Response, ApiError> {
-    if chat.top_logprobs > 20 {
-        return Err(ApiError::field("top_logprobs", "`top_logprobs` is at most 20"));
-    }
+    logprobs::check_count("top_logprobs", Some(chat.top_logprobs))?;
     let messages = chat.messages.iter().map(Message::to_chat).collect::<Result<Vec<_>, _>>()?;
     let thinking = chat.chat_template_kwargs.enable_thinking;
     let prompt = model.encode_chat(&messages, chat.tools.clone(), thinking, true)?;

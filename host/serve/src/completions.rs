@@ -81,9 +81,7 @@ pub(crate) async fn completions(
 ) -> Result<Response, ApiError> {
     let asked: CompletionRequest = body::parse(&headers, &bytes, &unsupported())?;
     let model = service.policy(asked.model.as_deref())?;
-    if asked.logprobs.is_some_and(|count| count > 20) {
-        return Err(ApiError::field("logprobs", "`logprobs` is at most 20"));
-    }
+    logprobs::check_count("logprobs", asked.logprobs)?;
     let limit = asked.sampling.token_limit().unwrap_or(DEFAULT_TOKENS);
     let count = asked.sampling.count()?;
     let (sampling, stop) = (asked.sampling.distribution()?, asked.sampling.stop_strings());

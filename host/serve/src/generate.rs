@@ -51,9 +51,7 @@ pub(crate) async fn generate(
     let asked: GenerateRequest = body::parse(&headers, &bytes, &unsupported)?;
     let model = service.policy(asked.model.as_deref())?;
     let params = asked.sampling_params;
-    if params.logprobs.is_some_and(|count| count > 20) {
-        return Err(ApiError::field("sampling_params.logprobs", "`logprobs` is at most 20"));
-    }
+    logprobs::check_count("sampling_params.logprobs", params.logprobs)?;
     let seeds = match &params.seeds {
         Some(seeds) => seeds.iter().map(|seed| parse_seed(seed)).collect::<Result<Vec<_>, _>>()?,
         None => params.sampling.seeds(0, params.sampling.count()?),

@@ -3,6 +3,20 @@
 use pl_model::Tokenizer;
 use serde_json::{Map, Value, json};
 
+use crate::error::ApiError;
+
+/// Maximum number of alternatives of a token, as in vLLM.
+const MOST_ALTERNATIVES: usize = 20;
+
+/// Checks the number of alternatives that a field asks for. `field` is its path in the body.
+pub(crate) fn check_count(field: &str, count: Option<usize>) -> Result<(), ApiError> {
+    let name = field.rsplit('.').next().unwrap_or(field);
+    if count.is_some_and(|count| count > MOST_ALTERNATIVES) {
+        return Err(ApiError::field(field, format!("`{name}` is at most {MOST_ALTERNATIVES}")));
+    }
+    Ok(())
+}
+
 /// Tokens of a completion with their recorded log-probabilities.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tokens<'a> {

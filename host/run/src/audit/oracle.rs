@@ -46,7 +46,7 @@ impl OracleResult {
 pub(super) type EpisodeActions = BTreeMap<String, VecDeque<String>>;
 
 /// Returns by the id of each task the actions that solved another one: of the tasks after it, the first with other actions
-/// than its own. A task has no entry if there is none.
+/// than its own. A task without such another has no entry.
 pub(super) fn other_solutions(traces: &[Trace]) -> HashMap<String, EpisodeActions> {
     let played: Vec<(&Trace, EpisodeActions)> =
         traces.iter().map(|trace| (trace, actions_of(trace))).collect();
