@@ -82,11 +82,7 @@ impl From<CatalogError> for std::io::Error {
 /// # Errors
 /// [`CatalogError`] if it is not a plain file, too large, not UTF-8 or can't be read.
 pub fn read_text(path: &Path) -> Result<String, CatalogError> {
-    // Opening a pipe would wait for a writer.
-    if !path.metadata()?.is_file() {
-        return Err(CatalogError::NotAFile);
-    }
-    read_text_of(std::fs::File::open(path)?)
+    read_text_of(pl_types::open_file(path)?)
 }
 
 /// Reads an open file for [`Catalog::text`].

@@ -23,6 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .flag("-isystem")
         .flag(headers.display().to_string())
         .file("shim/linear.cpp")
+        .file("shim/outer.cpp")
         .file("shim/adamw.cpp")
         .file("shim/attention.cpp")
         .file("shim/context.cpp")

@@ -31,6 +31,20 @@ fn every_case_is_refused_with_its_message() {
     }
 }
 
+/// Comments and blank lines of a collection are no tasks, but they count as lines.
+#[test]
+fn a_sudoku_with_several_solutions_is_named_by_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let puzzles = folder.path().join("puzzles.txt");
+    std::fs::write(&puzzles, "# made by hand\n12..34....43..2.\n\n1...............\n").unwrap();
+    let mut audit = pl_host();
+    audit.arg("audit").arg(repository().join("examples/sudoku.mas")).args(["--tasks", "1", "--set"]);
+    let output = audit.arg(format!("puzzles.tasks={}", puzzles.display())).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let expected = "task puzzles:2: line 4 of the collection: the puzzle has more than one solution";
+    assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+}
+
 /// Missing files that only a run would open are warnings, and names that no machine knows are errors. Both have their places.
 #[test]
 fn check_finds_what_is_not_there() {

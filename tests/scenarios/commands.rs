@@ -331,6 +331,26 @@ fn the_sandbox_runs_a_file_and_reports_its_verdict() {
 }
 
 #[test]
+fn data_of_a_folder_is_shown_and_checked_by_split() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = folder.path().join("set");
+    std::fs::create_dir(&set).unwrap();
+    std::fs::write(set.join("train.jsonl"), "{\"topic\":\"a\"}\n{\"topic\":\"b\"}\n").unwrap();
+    std::fs::write(set.join("test.json"), "[{\"topic\":\"c\"}]").unwrap();
+    let data = |command: &str, name: &str| {
+        pl_host().current_dir(folder.path()).args(["data", command, name]).output().unwrap()
+    };
+    let checked = stdout(&data("check", "./set"));
+    assert_eq!(checked, "ok       ./set:test: 1 tasks\nok       ./set:train: 2 tasks\n");
+    let shown = stdout(&data("show", "./set:train"));
+    assert!(shown.starts_with("./set:train\n") && shown.contains("tasks  2"), "{shown}");
+    assert!(shown.contains("first  {\"topic\":\"a\"}"), "{shown}");
+    let wrong = data("check", "./set:dev");
+    assert_eq!(wrong.status.code(), Some(2), "{}", stderr(&wrong));
+    assert!(stderr(&wrong).contains("./set has no split dev; it has test, train"), "{}", stderr(&wrong));
+}
+
+#[test]
 fn a_malformed_record_is_named_by_file_and_line() {
     let Some(gsm8k) = data("gsm8k/test.jsonl") else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -464,98 +484,6 @@ fn completions_and_the_manual_page_know_every_command() {
         assert!(page.lines().any(|line| line == heading || line == plain), "{heading} is missing in\n{page}");
     }
     assert!(page.contains("checkpoint"), "{page}");
-}
-
-/// The reference's rules of Plan-Path pay for walking to and fro; the fixed ones don't.
-#[test]
-fn an_audit_finds_a_loop_that_pays() {
-    let audit = |rules: &str| {
-        let mut command = pl_host();
-        command.arg("audit").arg(example("plan-path.mas")).args(["--tasks", "6", "--json"]);
-        // Level 1 has paths of one cell, which the solution of another task may find too.
-        command.args(["--set", "maze.level=2", "--set", "train.returns=episode", "--set"]);
-        command.arg(format!("maze.rules={rules}"));
-        let output = command.output().unwrap();
-        let audit: serde_json::Value = serde_json::from_str(&stdout(&output))
-            .unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
-        for oracle in audit["oracle"].as_array().unwrap() {
-            assert_eq!((&oracle["success"], &oracle["unsolvable"]), (&1.0.into(), &0.0.into()), "{oracle}");
-        }
-        assert_eq!(audit["oracle"][0]["tasks"], "maze");
-        let findings = audit["findings"].as_array().unwrap().clone();
-        let of = |verdict: &str| {
-            let own = findings.iter().filter(|finding| finding["verdict"] == verdict);
-            own.map(|finding| finding["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
-        };
-        (output.status.code(), of("defect"), of("ok"))
-    };
-    let (code, defects, fine) = audit("sound");
-    assert_eq!((code, &defects[..]), (Some(0), &[][..]), "{defects:?}");
-    assert!(fine.iter().any(|text| text.contains("shares no starting state")), "{fine:?}");
-    let (code, defects, _) = audit("reference");
-    assert_eq!(code, Some(1));
-    assert!(defects.iter().any(|text| text.contains("pay in a loop")), "{defects:?}");
-}
-
-/// By the reference's rules, any whole grid without a repeated digit solves any Sudoku; by the fixed ones, only its own does.
-#[test]
-fn an_audit_finds_that_solutions_solve_other_tasks() {
-    let solves_others = |rules: &str| {
-        let mut command = pl_host();
-        command.arg("audit").arg(example("sudoku.mas")).args(["--tasks", "6", "--json", "--set"]);
-        let output = command.arg(format!("puzzles.rules={rules}")).output().unwrap();
-        let audit: serde_json::Value = serde_json::from_str(&stdout(&output))
-            .unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
-        let other = |one: &&serde_json::Value| one["strategy"] == "the oracle's solution of another task";
-        let success = audit["adversaries"].as_array().unwrap().iter().find(other).unwrap()["success"].clone();
-        let findings = audit["findings"].as_array().unwrap().clone();
-        let text = "the oracle's solution of another task solves 100 % of the tasks";
-        let finding = findings.into_iter().find(|finding| finding["text"] == text);
-        (success, finding.map(|finding| finding["verdict"].clone()), output.status.code())
-    };
-    let (success, finding, _) = solves_others("sound");
-    assert_eq!((success, finding), (0.0.into(), None));
-    assert_eq!(solves_others("reference"), (1.0.into(), Some("defect".into()), Some(1)));
-}
-
-/// Adversaries that neither write programs nor work out results earn nothing as a coder or as a tester.
-#[test]
-fn an_audit_finds_no_free_reward_for_a_coder_and_a_tester() {
-    let folder = tempfile::tempdir().unwrap();
-    let problem = |name: &str, text: &str, body: &str| {
-        let prompt = format!("def {name}(x):\n    \"\"\" {text} \"\"\"\n");
-        let expected: Vec<String> =
-            [4, 14, 159].iter().map(|x| format!("candidate({x}) == right({x})")).collect();
-        let asserts = expected.iter().map(|test| format!("    assert {test}\n")).collect::<String>();
-        let test = format!("def right(x):\n{body}\n\ndef check(candidate):\n{asserts}");
-        serde_json::json!({"prompt": prompt, "entry_point": name, "canonical_solution": body, "test": test})
-            .to_string()
-    };
-    let file = |name: &str, line: String| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, line + "\n").unwrap();
-        path.display().to_string()
-    };
-    let train = file(
-        "train.jsonl",
-        problem("mix", "Mixes a number. `mix(3)` is 62949.", "    return (x * 7919 + 104729) % 65537"),
-    );
-    let test = file("test.jsonl", problem("cube", "The third power.", "    return x ** 3"));
-    let mut command = pl_host();
-    command.arg("audit").arg(example("code-team.mas")).args(["--tasks", "1", "--json"]);
-    command.args(["--set", "train.returns=episode", "--set", &format!("problems.tasks={train}")]);
-    command.args(["--set", &format!("test.tasks={test}"), "--answer", "assert mix(3) == 62949"]);
-    command.args(["--answer", "```python\ndef mix(x):\n    return 62949\n```\nassert mix(3) == mix(3)"]);
-    let output = command.output().unwrap();
-    let audit: serde_json::Value =
-        serde_json::from_str(&stdout(&output)).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
-    assert_eq!(output.status.code(), Some(0), "{audit:#}");
-    let verdicts: Vec<_> =
-        audit["findings"].as_array().unwrap().iter().map(|one| one["verdict"].clone()).collect();
-    assert!(verdicts.iter().all(|verdict| verdict == "ok"), "{:#}", audit["findings"]);
-    for adversary in audit["adversaries"].as_array().unwrap() {
-        assert!(adversary["reward"] == 0.0 && adversary["faults"] == 0, "{adversary:#}");
-    }
 }
 
 /// vscode-languageclient and others add the flag by themselves.

@@ -10,6 +10,7 @@
 )]
 
 mod agreement;
+mod audits;
 mod bad_input;
 mod boards;
 mod clock;

@@ -514,7 +514,8 @@ pub(super) const RUN: &[Setting] = &[
         DefaultValue::Absent(
             "tasks from the environment's generator, from a split that training doesn't use",
         ),
-        "JSONL file with one task per line, or `NAME:SPLIT` of a data set. Use tasks that training doesn't.",
+        "JSONL file with one task per line, a folder of the hub's layout (`./FOLDER:SPLIT`), or `NAME:SPLIT` of a data set. \
+         Use tasks that training doesn't.",
     ),
     setting(
         B::Evaluate,

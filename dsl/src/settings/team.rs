@@ -105,8 +105,9 @@ pub(super) const TEAM: &[Setting] = &[
         "tasks",
         SettingKind::Tasks,
         DefaultValue::Absent("tasks from the environment's generator"),
-        "JSONL file with one task per line, or `NAME:SPLIT` of a data set (`pl-host data list` shows them). All tasks \
-         are read and checked before the run starts. Excludes `level` and `curriculum`.",
+        "JSONL file with one task per line, a folder of the hub's layout (`./FOLDER:SPLIT`), or `NAME:SPLIT` of a data set \
+         (`pl-host data list` shows them). All tasks are read and checked before the run starts. Excludes `level` and \
+         `curriculum`.",
     ),
     setting(
         B::Environment,

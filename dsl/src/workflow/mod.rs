@@ -364,7 +364,7 @@ impl Turns {
     }
 
     /// Returns true if `agent` may have several turns in an episode.
-    pub(crate) fn may_repeat(&self, agent: usize) -> bool {
+    pub fn may_repeat(&self, agent: usize) -> bool {
         let own = |node: &&Node| node.agents.contains(&agent);
         let returns = |node: &Node| node.next_nodes().any(|next| self.reaches(next, agent));
         self.max > 1 && self.nodes.iter().filter(own).any(returns)

@@ -18,6 +18,57 @@ pub enum Error {
     /// A packed file has too long a text.
     #[error("{} unpacks to more than {} GiB", path.display(), largest >> 30)]
     TooLarge { path: PathBuf, largest: u64 },
+    /// A file has too many records.
+    #[error("{} has more than {most} records", path.display())]
+    TooManyRecords { path: PathBuf, most: u64 },
+    /// A folder has too many files to look through.
+    #[error("{} has more than {most} files and folders: name one of its folders", path.display())]
+    TooManyFiles { path: PathBuf, most: usize },
+    /// The files of a split of a folder are too large together.
+    #[error("the files of the split {split} in {} have more than {} GiB", path.display(), largest >> 30)]
+    LargeSplit { path: PathBuf, split: String, largest: u64 },
+    /// A folder has no splits that can be read.
+    #[error(
+        "{} has no split: no file in it has train, validation or test in its name, or in that of its folder, and ends in \
+         .jsonl, .jsonl.gz, .json, .parquet or .txt; name one of its files",
+        path.display()
+    )]
+    NoSplit { path: PathBuf },
+    /// A folder has several configurations, and none is the default.
+    #[error(
+        "{} has several configurations, name one as in `./FOLDER:CONFIG:SPLIT`; it has {}",
+        path.display(),
+        configs.join(", ")
+    )]
+    SeveralConfigs { path: PathBuf, configs: Vec<String> },
+    /// A folder has no such configuration.
+    #[error("{} has no configuration {config}; it has {}", path.display(), configs.join(", "))]
+    UnknownConfig { path: PathBuf, config: String, configs: Vec<String> },
+    /// A folder has several splits, and none is named.
+    #[error(
+        "{} has several splits, name one as in `./FOLDER:SPLIT`; it has {}",
+        path.display(),
+        splits.join(", ")
+    )]
+    SeveralSplits { path: PathBuf, splits: Vec<String> },
+    /// A folder has no such split.
+    #[error("{} has no split {split}; it has {}", path.display(), splits.join(", "))]
+    UnknownFolderSplit { path: PathBuf, split: String, splits: Vec<String> },
+    /// The files of a split that a data card names are missing.
+    #[error("{} lacks the files of the split {split} that its README.md names", path.display())]
+    MissingFiles { path: PathBuf, split: String },
+    /// A file of a folder is a link out of it, or no regular file.
+    #[error(
+        "{} is no file of its folder: a link out of a folder of tasks is not followed; copy the file, or name it",
+        path.display()
+    )]
+    NotInside { path: PathBuf },
+    /// The front matter of a data card has another form.
+    #[error("the front matter of {} can't be read: {reason}", path.display())]
+    Card { path: PathBuf, reason: String },
+    /// A data card names a path that leads out of its folder.
+    #[error("{} names {named}, which leads out of the folder", path.display())]
+    CardPath { path: PathBuf, named: String },
     /// A file can't be written.
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
@@ -28,8 +79,15 @@ pub enum Error {
     #[error("{}, record {record}: {source}", path.display())]
     Json { path: PathBuf, record: usize, source: serde_json::Error },
     /// The file has no form that can be read.
-    #[error("{} has none of the forms that can be read: .jsonl, .jsonl.gz, .json, .parquet, .txt (Boxoban)", path.display())]
+    #[error("{} has none of the forms that can be read: .jsonl, .jsonl.gz, .json, .parquet, .txt (Boxoban, Sudokus)", path.display())]
     Form { path: PathBuf },
+    /// A line of a text file has no Sudoku.
+    #[error(
+        "{}, line {line}: a text file of tasks has a Sudoku on each line (16, 36 or 81 digits, with `0` or `.` for an empty cell; \
+         comments begin with `#`), or Boxoban's levels, which begin with `;`",
+        path.display()
+    )]
+    NoSudoku { path: PathBuf, line: usize },
     /// A record is not an object.
     #[error("{}, record {record} is not an object", path.display())]
     NotAnObject { path: PathBuf, record: usize },

@@ -10,6 +10,7 @@ use pl_types::SourcePath;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
+use crate::sudoku;
 
 /// Suffixes of the forms that can be read. Of a split in several forms, the first is used.
 const SUFFIXES: [&str; 5] = [".jsonl", ".jsonl.gz", ".json", ".parquet", ".txt"];
@@ -17,12 +18,24 @@ const SUFFIXES: [&str; 5] = [".jsonl", ".jsonl.gz", ".json", ".parquet", ".txt"]
 /// Largest text of a packed file, in bytes. A file of a few megabytes may unpack to terabytes.
 const LARGEST_UNPACKED: u64 = 4 << 30;
 
+/// Largest content of a Parquet file. Both are counted while it is read, too: a text that the file has once, in its dictionary,
+/// may stand in every row.
+const LARGEST_PARQUET: ParquetLimit = ParquetLimit { rows: 1 << 24, bytes: LARGEST_UNPACKED };
+
+#[derive(Debug, Clone, Copy)]
+struct ParquetLimit {
+    rows: u64,
+    /// Bytes of all values once they are decoded.
+    bytes: u64,
+}
+
 /// Returns true if a file's name has the suffix of a form that can be read.
 pub fn is_readable(path: &Path) -> bool {
     suffix(path).is_some()
 }
 
-fn suffix(path: &Path) -> Option<usize> {
+/// Returns the place of a file's form in the order of preference. Returns `None` if it can't be read.
+pub(crate) fn suffix(path: &Path) -> Option<usize> {
     let name = path.file_name()?.to_str()?;
     SUFFIXES.iter().position(|suffix| name.ends_with(suffix))
 }
@@ -63,14 +76,26 @@ pub fn read_file(source: impl Into<SourcePath>) -> Result<Vec<Map<String, Value>
         Some(".jsonl") => lines(path, &text(source)?),
         Some(".jsonl.gz") => lines(path, &unpack(source, LARGEST_UNPACKED, |text| io::read_to_string(text))?),
         Some(".json") => list(path, &text(source)?),
-        Some(".parquet") => rows(source),
-        Some(".txt") => Ok(rooms(&text(source)?)),
+        Some(".parquet") => rows(source, LARGEST_PARQUET),
+        Some(".txt") => plain_text(path, &text(source)?),
         _ => Err(Error::Form { path: path.to_path_buf() }),
     }
 }
 
-/// Counts the records of a task file. Lists of JSON are read for it; of Parquet, the file's own count is returned. Other files
-/// have a record on each line that is not blank.
+/// Reads the records of files, one after the other.
+///
+/// # Errors
+/// Those of [`read_file`].
+pub fn read_files(sources: &[SourcePath]) -> Result<Vec<Map<String, Value>>, Error> {
+    let mut records = Vec::new();
+    for source in sources {
+        records.extend(read_file(source)?);
+    }
+    Ok(records)
+}
+
+/// Counts the records of a task file. Lists of JSON and puzzles in plain text are read for it; of Parquet, the file's own count
+/// is returned. Other files have a record on each line that is not blank.
 ///
 /// # Errors
 /// If the file can't be read, or is not of the form that its name says.
@@ -78,9 +103,10 @@ pub fn count_records(source: impl Into<SourcePath>) -> Result<u64, Error> {
     let source = &source.into();
     match form(source.path()) {
         Some(".jsonl.gz") => unpack(source, LARGEST_UNPACKED, |text| count_lines(text)),
-        Some(".json") => Ok(read_file(source)?.len() as u64),
+        Some(".json" | ".txt") => Ok(read_file(source)?.len() as u64),
         Some(".parquet") => {
-            Ok(u64::try_from(open_parquet(source)?.metadata().file_metadata().num_rows()).unwrap_or(0))
+            let file = open_parquet(source, LARGEST_PARQUET)?;
+            Ok(u64::try_from(file.metadata().file_metadata().num_rows()).unwrap_or(0))
         }
         _ => source.open().and_then(count_lines).map_err(failed(source)),
     }
@@ -170,20 +196,61 @@ fn list(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
     values.into_iter().enumerate().map(|(index, value)| object(value, path, index + 1)).collect()
 }
 
-fn rows(source: &SourcePath) -> Result<Vec<Map<String, Value>>, Error> {
+fn rows(source: &SourcePath, limit: ParquetLimit) -> Result<Vec<Map<String, Value>>, Error> {
     let path = source.path();
     let failed = |source| Error::Parquet { path: path.to_path_buf(), source };
-    let reader = open_parquet(source)?;
-    let rows = reader.get_row_iter(None).map_err(failed)?;
-    rows.enumerate()
-        .map(|(index, row)| object(row.map_err(failed)?.to_json_value(), path, index + 1))
-        .collect()
+    let reader = open_parquet(source, limit)?;
+    let (mut records, mut bytes) = (Vec::new(), 0);
+    for (index, row) in reader.get_row_iter(None).map_err(failed)?.enumerate() {
+        let record = row.map_err(failed)?.to_json_value();
+        bytes += size(&record);
+        check_parquet(path, limit, index as u64 + 1, bytes)?;
+        records.push(object(record, path, index + 1)?);
+    }
+    Ok(records)
 }
 
-fn open_parquet(source: &SourcePath) -> Result<SerializedFileReader<File>, Error> {
+/// Opens a Parquet file whose content is within a limit as far as the file says.
+fn open_parquet(source: &SourcePath, limit: ParquetLimit) -> Result<SerializedFileReader<File>, Error> {
     let file = source.open().map_err(failed(source))?;
-    SerializedFileReader::new(file)
-        .map_err(|error| Error::Parquet { path: source.path().to_path_buf(), source: error })
+    let reader = SerializedFileReader::new(file)
+        .map_err(|error| Error::Parquet { path: source.path().to_path_buf(), source: error })?;
+    let stated = |count: i64| u64::try_from(count).unwrap_or(u64::MAX);
+    let rows = stated(reader.metadata().file_metadata().num_rows());
+    let groups = reader.metadata().row_groups().iter();
+    let bytes = groups.map(|group| stated(group.total_byte_size())).fold(0, u64::saturating_add);
+    check_parquet(source.path(), limit, rows, bytes)?;
+    Ok(reader)
+}
+
+fn check_parquet(path: &Path, limit: ParquetLimit, rows: u64, bytes: u64) -> Result<(), Error> {
+    if rows > limit.rows {
+        return Err(Error::TooManyRecords { path: path.to_path_buf(), most: limit.rows });
+    }
+    if bytes > limit.bytes {
+        return Err(Error::TooLarge { path: path.to_path_buf(), largest: limit.bytes });
+    }
+    Ok(())
+}
+
+/// Returns the bytes of a value, without those of the containers around its parts.
+fn size(value: &Value) -> u64 {
+    match value {
+        Value::String(text) => text.len() as u64,
+        Value::Array(values) => values.iter().map(size).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() as u64 + size(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+    }
+}
+
+/// Reads a text file by what it begins with: `;` before levels of Sokoban in the form of Boxoban, `{` before records on lines,
+/// anything else before Sudokus.
+fn plain_text(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
+    match text.trim_start().chars().next() {
+        Some(';') => Ok(rooms(text)),
+        Some('{') => lines(path, text),
+        _ => sudoku::records(path, text),
+    }
 }
 
 /// Reads Boxoban's levels: `; NUMBER`, then the rows of a room.
@@ -299,10 +366,57 @@ mod tests {
     }
 
     #[test]
+    fn a_parquet_file_is_not_read_beyond_the_limit() {
+        let folder = folder(&[("x.parquet", &parquet())]);
+        let source = SourcePath::from(&folder.path().join("x.parquet"));
+        let read = |most: u64, bytes: u64| rows(&source, ParquetLimit { rows: most, bytes });
+        assert_eq!(read(2, LARGEST_UNPACKED).unwrap().len(), 2);
+        let error = read(1, LARGEST_UNPACKED).unwrap_err().to_string();
+        assert!(error.ends_with("x.parquet has more than 1 records"), "{error}");
+        let error = read(2, 10).unwrap_err();
+        assert!(matches!(&error, Error::TooLarge { path, largest: 10 } if path == source.path()), "{error}");
+    }
+
+    #[test]
+    fn a_text_that_a_parquet_file_repeats_is_counted_in_every_row() {
+        let schema = Arc::new(parse_message_type("message m { required binary text (UTF8); }").unwrap());
+        let mut out = Vec::new();
+        let mut writer = SerializedFileWriter::new(&mut out, schema, Arc::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let texts = vec![ByteArray::from("x".repeat(1000).as_str()); 1000];
+        column.typed::<ByteArrayType>().write_batch(&texts, None, None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+        let folder = folder(&[("x.parquet", &out)]);
+        let source = SourcePath::from(&folder.path().join("x.parquet"));
+        let limit = ParquetLimit { rows: 1000, bytes: 100_000 };
+        assert!(open_parquet(&source, limit).is_ok(), "the file has the text once");
+        let error = rows(&source, limit).unwrap_err();
+        assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+    }
+
+    #[test]
     fn levels_are_rooms() {
         let folder = folder(&[("x.txt", b"; 0\n####\n#@$#\n####\n\n; 1\n###\n#.#\n###\n")]);
         let records = read_file(folder.path().join("x.txt")).unwrap();
         assert_eq!(json!(records), json!([{ "room": "####\n#@$#\n####" }, { "room": "###\n#.#\n###" }]));
+    }
+
+    #[test]
+    fn text_files_have_levels_sudokus_or_records() {
+        let folder = folder(&[
+            ("rooms.txt", b"; 0\n####\n#@$#\n####\n\n; 1\n###\n#.#\n###\n"),
+            ("sudokus.txt", b"# two\n1.3434.221.3432.\n\n1.3434.221.343..,1234341221434321\n"),
+            ("records.txt", b"{\"puzzle\": 1}\n{\"puzzle\": 2}\n"),
+        ]);
+        for (name, field) in [("rooms.txt", "room"), ("sudokus.txt", "puzzle"), ("records.txt", "puzzle")] {
+            let path = folder.path().join(name);
+            let records = read_file(&path).unwrap();
+            assert!(records.len() == 2 && records.iter().all(|record| record.contains_key(field)), "{name}");
+            assert_eq!(count_records(&path).unwrap(), 2, "{name}");
+        }
     }
 
     #[test]

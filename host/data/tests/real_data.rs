@@ -50,6 +50,23 @@ fn splits_that_are_there_are_read() {
 }
 
 #[test]
+fn collections_of_sudokus_are_read() {
+    let Some(folders) = folders() else { return };
+    for (name, puzzles) in [
+        ("sudoku-easy50.txt", 50),
+        ("sudoku-top95.txt", 95),
+        ("sudoku10k.txt", 10_000),
+        ("sudokus_17.txt", 49_151),
+    ] {
+        let file = folders[0].join("sudoku").join(name);
+        match file.is_file() {
+            true => assert_eq!(pl_data::read_file(&file).unwrap().len(), puzzles, "{name}"),
+            false => eprintln!("skipped: {name} is not there"),
+        }
+    }
+}
+
+#[test]
 fn every_split_that_is_there_can_be_read() {
     let Some(folders) = folders() else { return };
     for data in CATALOGUE {

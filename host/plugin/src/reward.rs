@@ -21,6 +21,7 @@ use crate::values::{AgentScore, Outcome, Scores, Task};
 #[derive(Clone)]
 pub struct Reward {
     item: ItemHandle,
+    range: Option<(f64, f64)>,
     policies: Option<Arc<dyn AnswerQuestions>>,
 }
 
@@ -30,14 +31,19 @@ impl Reward {
     /// # Errors
     /// [`Error::UnknownItem`].
     pub fn new(plugin: &Plugin, item: &str, settings: Map<String, Value>) -> Result<Self, Error> {
-        let (item, _) = ItemHandle::new(plugin, ItemKind::Reward, item, settings)?;
-        Ok(Self { item, policies: None })
+        let (item, description) = ItemHandle::new(plugin, ItemKind::Reward, item, settings)?;
+        Ok(Self { item, range: description.reward_range(), policies: None })
     }
 
     /// Returns the same reward, whose calls are recorded in `call_log`.
     #[must_use]
     pub fn with_call_log(&self, call_log: &CallLog) -> Self {
-        Self { item: self.item.with_call_log(call_log), policies: self.policies.clone() }
+        Self { item: self.item.with_call_log(call_log), ..self.clone() }
+    }
+
+    /// Returns the smallest and the largest part of its scores that the item declares. `None` if it declares none.
+    pub fn range(&self) -> Option<(f64, f64)> {
+        self.range
     }
 
     /// Returns the same reward, which may ask those of `policies` that its plugin is granted.

@@ -2,14 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use pl_types::{PartHasher, SourcePath};
+use pl_types::{PartHasher, SourcePath, open_file};
 use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
 
 use crate::error::Error;
-use crate::text_file::{not_a_file, open_file};
+
+/// Largest number of files and folders below a folder that is hashed. A model or an adapter has some dozens.
+const MOST_ENTRIES: usize = 10_000;
+
+/// Largest number of levels below it.
+const MOST_LEVELS: usize = 16;
 
 /// The run folder's `lock.json`. All hashes are BLAKE3, in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +47,10 @@ pub struct Lock {
     pub starts: BTreeMap<String, String>,
     /// Hash by file.
     pub data: BTreeMap<String, String>,
+    /// Id of the sandbox's image by its name, if programs run in containers. If engines have different images, their ids
+    /// are joined by commas.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub images: BTreeMap<String, String>,
     /// Access beyond the folder of the workflow that the user allowed: `read PATH`, `net HOST:PORT`, `env NAME`. It
     /// may grow when the run is resumed.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -69,6 +79,7 @@ impl Lock {
             ("number format of model", &self.dtypes, &other.dtypes),
             ("`from` of policy", &self.starts, &other.starts),
             ("data", &self.data, &other.data),
+            ("image", &self.images, &other.images),
         ] {
             for (name, hash) in ours {
                 let now = theirs.get(name).map_or("missing", String::as_str);
@@ -97,37 +108,80 @@ fn hash_opened(file: File, path: &Path) -> Result<String, Error> {
 }
 
 /// BLAKE3 of a folder's content: of the relative path and the hash of every file below it, in order of the
-/// paths. Links are followed; each file is checked once it is open, as those of every [`SourcePath`].
+/// paths. Links within the folder are followed, and those of a hub's snapshot into the blobs of its repository. Of a checked
+/// [`SourcePath`], the check decides where other links may lead.
 ///
 /// # Errors
-/// [`Error::Io`], also if something else than files and folders is below it: pipes and devices may never end.
+/// [`Error::Io`], also if something else than files and folders is below it, if a link leads elsewhere or around in a circle,
+/// and if the folder has more than 10,000 entries or 16 levels.
 pub fn hash_folder(source: impl Into<SourcePath>) -> Result<String, Error> {
     let source = source.into();
     let root = source.path();
     let mut hasher = PartHasher::content();
-    for entry in WalkDir::new(root).follow_links(true).sort_by_file_name() {
-        let entry = entry.map_err(|error| {
-            let path = error.path().unwrap_or(root).to_owned();
-            Error::io("read", &path)(error.into())
-        })?;
-        if !entry.file_type().is_dir() {
-            let name = entry.path().strip_prefix(root).unwrap_or(entry.path());
-            if !entry.file_type().is_file() {
-                return Err(Error::io("read", entry.path())(not_a_file()));
-            }
-            let file = source.join(name).open().map_err(Error::io("read", entry.path()))?;
-            // A name can't contain the byte that ends it, and hashes have one length.
-            hasher = hasher.fixed(name.to_string_lossy().as_bytes()).fixed(&[0]);
-            hasher = hasher.fixed(hash_opened(file, entry.path())?.as_bytes());
-        }
+    for name in files_below(&source)? {
+        let path = root.join(&name);
+        let file = source.join(&name).open().map_err(Error::io("read", &path))?;
+        // A name can't contain the byte that ends it, and hashes have one length.
+        hasher = hasher.fixed(name.to_string_lossy().as_bytes()).fixed(&[0]);
+        hasher = hasher.fixed(hash_opened(file, &path)?.as_bytes());
     }
     Ok(hasher.hex())
 }
 
+/// Returns the paths of everything below a folder that is no folder, relative to it and in their order.
+fn files_below(source: &SourcePath) -> Result<Vec<PathBuf>, Error> {
+    let root = source.path();
+    let refused = |path: &Path, reason: String| Error::io("read", path)(io::Error::other(reason));
+    let real_root = root.canonicalize().map_err(Error::io("read", root))?;
+    let mut files = Vec::new();
+    // Sorted afterwards: the walk would read a folder as a whole to sort it.
+    let walk = WalkDir::new(root).follow_links(true).max_depth(MOST_LEVELS + 1);
+    for (count, entry) in walk.into_iter().enumerate() {
+        let entry = entry.map_err(|error| {
+            let path = error.path().unwrap_or(root).to_owned();
+            Error::io("read", &path)(error.into())
+        })?;
+        if count > MOST_ENTRIES {
+            return Err(refused(root, format!("it has more than {MOST_ENTRIES} files and folders")));
+        }
+        if entry.depth() > MOST_LEVELS {
+            return Err(refused(entry.path(), format!("it is more than {MOST_LEVELS} folders deep")));
+        }
+        // The folder itself may be a link: that is the user's choice.
+        if entry.path_is_symlink() && entry.depth() > 0 && !source.is_checked() {
+            let target = entry.path().canonicalize().map_err(Error::io("read", entry.path()))?;
+            if !may_lead_to(&real_root, &target) {
+                let target = target.display();
+                let reason =
+                    format!("it is a link to {target}, outside of the folder; put a copy in its place");
+                return Err(refused(entry.path(), reason));
+            }
+        }
+        if !entry.file_type().is_dir() {
+            files.push(entry.path().strip_prefix(root).unwrap_or(entry.path()).to_owned());
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Returns true if links in a folder may lead to a path: to one below the folder, or to the blobs of a hub's repository that
+/// the folder is a snapshot of (`models--OWNER--NAME/snapshots/COMMIT`). Neither path has links.
+fn may_lead_to(folder: &Path, target: &Path) -> bool {
+    let is_blob = |snapshots: &Path| {
+        let Some(repository) = snapshots.parent() else { return false };
+        let name = repository.file_name().unwrap_or_default().to_string_lossy();
+        let is_repository = name.starts_with("models--") || name.starts_with("datasets--");
+        is_repository && target.starts_with(repository.join("blobs"))
+    };
+    target.starts_with(folder) || folder.ancestors().filter(|above| above.ends_with("snapshots")).any(is_blob)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
     use std::sync::Arc;
-    use std::{fs, io};
 
     use pl_types::CheckOpened;
 
@@ -166,12 +220,86 @@ mod tests {
         let checked = SourcePath::checked(folder.path(), Arc::new(Refuse));
         let refused = hash_folder(&checked).unwrap_err().to_string();
         assert!(refused.contains("sub/a") && refused.contains("it is elsewhere"), "{refused}");
-        let device = folder.path().join("sub/x");
-        std::os::unix::fs::symlink("/dev/zero", &device).unwrap();
-        for hashed in [hash_folder(folder.path()), hash_file(&device)] {
+        let (device, pipe) = (folder.path().join("sub/x"), folder.path().join("sub/pipe"));
+        symlink("/dev/zero", &device).unwrap();
+        let refused = hash_file(&device).unwrap_err().to_string();
+        assert!(refused.contains("sub/x") && refused.contains("it is not a file"), "{refused}");
+        fs::remove_file(&device).unwrap();
+        // Opening it would wait for a writer.
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for hashed in [hash_folder(folder.path()), hash_file(&pipe)] {
             let refused = hashed.unwrap_err().to_string();
-            assert!(refused.contains("sub/x") && refused.contains("it is not a file"), "{refused}");
+            assert!(refused.contains("sub/pipe") && refused.contains("it is not a file"), "{refused}");
         }
+    }
+
+    #[test]
+    fn links_lead_to_files_of_the_folder_or_to_blobs_of_its_snapshot() {
+        let disk = tempfile::tempdir().unwrap();
+        let place = disk.path().canonicalize().unwrap();
+        let snapshot = place.join("models--a--b/snapshots/0123");
+        for folder in [&snapshot, &place.join("models--a--b/blobs"), &place.join("models--c--d/blobs")] {
+            fs::create_dir_all(folder).unwrap();
+            fs::write(folder.join("file"), "1").unwrap();
+        }
+        let (copy, link) = (place.join("copy"), snapshot.join("link"));
+        fs::create_dir(&copy).unwrap();
+        for name in ["file", "link"] {
+            fs::write(copy.join(name), "1").unwrap();
+        }
+        for target in ["../../blobs/file", "file"] {
+            symlink(target, &link).unwrap();
+            assert_eq!(hash_folder(&snapshot).unwrap(), hash_folder(&copy).unwrap(), "{target}");
+            // The folder itself may be a link.
+            symlink(&snapshot, place.join("start")).unwrap();
+            assert_eq!(hash_folder(&place.join("start")).unwrap(), hash_folder(&copy).unwrap(), "{target}");
+            fs::remove_file(place.join("start")).unwrap();
+            fs::remove_file(&link).unwrap();
+        }
+        for target in ["../../../models--c--d/blobs/file", "../../../copy", "/dev/zero", ".."] {
+            symlink(target, &link).unwrap();
+            let refused = hash_folder(&snapshot).unwrap_err().to_string();
+            assert!(refused.contains("snapshots/0123/link"), "{target}: {refused}");
+            fs::remove_file(&link).unwrap();
+        }
+        symlink("../../../copy/file", &link).unwrap();
+        let refused = hash_folder(&snapshot).unwrap_err().to_string();
+        let target = copy.join("file");
+        assert!(refused.contains(&format!("it is a link to {}", target.display())), "{refused}");
+        // Where links of a checked folder lead is the check's to decide.
+        #[derive(Debug)]
+        struct Allow;
+        impl CheckOpened for Allow {
+            fn check(&self, _: &File) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let checked = SourcePath::checked(&snapshot, Arc::new(Allow));
+        assert_eq!(hash_folder(&checked).unwrap(), hash_folder(&copy).unwrap());
+    }
+
+    #[test]
+    fn folders_with_circles_or_too_many_entries_or_levels_are_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let refusal = |what: &str| {
+            let refused = hash_folder(folder.path()).unwrap_err().to_string();
+            assert!(refused.contains(what), "{refused}");
+        };
+        symlink(".", folder.path().join("circle")).unwrap();
+        refusal("circle");
+        fs::remove_file(folder.path().join("circle")).unwrap();
+        let deepest = (0..MOST_LEVELS).fold(folder.path().to_owned(), |path, _| path.join("a"));
+        fs::create_dir_all(&deepest).unwrap();
+        hash_folder(folder.path()).unwrap();
+        fs::write(deepest.join("file"), "").unwrap();
+        refusal("it is more than 16 folders deep");
+        fs::remove_dir_all(folder.path().join("a")).unwrap();
+        for index in 0..MOST_ENTRIES {
+            fs::write(folder.path().join(index.to_string()), "").unwrap();
+        }
+        hash_folder(folder.path()).unwrap();
+        fs::write(folder.path().join("another"), "").unwrap();
+        refusal("it has more than 10000 files and folders");
     }
 
     #[test]
@@ -189,6 +317,7 @@ mod tests {
             dtypes: BTreeMap::new(),
             starts: BTreeMap::new(),
             data: BTreeMap::new(),
+            images: BTreeMap::new(),
             permissions: BTreeSet::new(),
         };
         let (none, read) = (lock(&[]), lock(&[("web read /docs", "aa")]));
@@ -211,10 +340,35 @@ mod tests {
             dtypes: names(),
             starts: names(),
             data: names(),
+            images: names(),
             ..read.clone()
         };
-        assert_eq!(read.differences(&more).len(), 5);
-        assert_eq!(more.differences(&read).len(), 5);
+        assert_eq!(read.differences(&more).len(), 6);
+        assert_eq!(more.differences(&read).len(), 6);
+    }
+
+    #[test]
+    fn another_image_of_the_same_name_is_a_difference() {
+        let text = |images: &str| {
+            format!(
+                r#"{{"version":"0.1.0","contract":"0.1","seed":1,"device":"cpu","threads":2,"plugins":{{}},
+                "models":{{}},"dtypes":{{}},"data":{{}}{images}}}"#
+            )
+        };
+        let lock = |images: &str| serde_json::from_str::<Lock>(&text(images)).unwrap();
+        let began = lock(r#","images":{"python:3.12":"sha256:aa"}"#);
+        assert!(began.differences(&began).is_empty());
+        assert_eq!(
+            began.differences(&lock(r#","images":{"python:3.12":"sha256:bb"}"#)),
+            ["image python:3.12: the run began with sha256:aa, now it is sha256:bb"]
+        );
+        // Runs without containers, and those of earlier versions, have none.
+        let none = lock("");
+        assert!(none.images.is_empty() && !serde_json::to_string(&none).unwrap().contains("images"));
+        assert_eq!(
+            began.differences(&none),
+            ["image python:3.12: the run began with sha256:aa, now it is missing"]
+        );
     }
 
     /// Locks of existing runs hold such hashes.

@@ -1,8 +1,9 @@
 //! Files of a run folder, which may be somebody else's.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+
+use pl_types::open_file;
 
 /// Largest text file of a run folder that is read as a whole, in bytes. A workflow with long prompts has some hundred
 /// kilobytes.
@@ -15,13 +16,4 @@ pub(crate) fn read_text(path: &Path, largest: u64) -> std::io::Result<String> {
         return Err(std::io::Error::other(format!("it is larger than {} MiB", largest >> 20)));
     }
     Ok(text)
-}
-
-/// Opens a file. Pipes and devices are refused: opening a pipe would wait for a writer.
-pub(crate) fn open_file(path: &Path) -> std::io::Result<File> {
-    if path.metadata()?.is_file() { File::open(path) } else { Err(not_a_file()) }
-}
-
-pub(crate) fn not_a_file() -> std::io::Error {
-    std::io::Error::other("it is not a file")
 }

@@ -95,7 +95,7 @@ impl TaskFile {
             serde_json::from_str::<serde::de::IgnoredAny>(line)
                 .map_err(|e| bad(format!("invalid JSON: {e}")))?;
             let started = environment.start(&task, 0, [0; 32], &CallLog::default()).await;
-            started.map_err(|fault| bad(fault.cause))?;
+            started.map_err(|fault| bad(format!("{}{}", fault.cause, fields_of(line))))?;
             tasks.push(task);
         }
         if tasks.is_empty() {
@@ -134,9 +134,25 @@ impl TaskFile {
     }
 }
 
+/// Returns the names of a record's fields in words, to follow the reason for which an environment refused it. Empty if there is
+/// none.
+fn fields_of(record: &str) -> String {
+    let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(record).unwrap_or_default();
+    let names: Vec<&str> = fields.keys().map(String::as_str).collect();
+    if names.is_empty() { String::new() } else { format!("; the record has {}", names.join(", ")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_record_is_described_by_its_fields() {
+        assert_eq!(fields_of(r#"{"prompt": "1 + 1?", "target": 2}"#), "; the record has prompt, target");
+        for record in ["{}", "[1]", "3"] {
+            assert_eq!(fields_of(record), "", "{record}");
+        }
+    }
 
     #[test]
     fn a_pass_has_every_task_once_and_the_next_pass_another_order() {

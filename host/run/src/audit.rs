@@ -3,19 +3,23 @@
 //! Adversaries that know nothing of the task ([`Strategy`]) play the training tasks. A reward that they earn is one that
 //! training will find too: answers that are right by themselves, actions that pay without end, prompts that hold the
 //! solution. Splits that share tasks are found by their starting states. The environment's oracle, if it has one, tells
-//! which tasks can be solved, what that earns, and if a solution of one task solves others.
+//! which tasks can be solved, what that earns, and if a solution of one task solves others. Its moves are searched for
+//! loops that pay.
 //!
 //! No model is needed: prompts are passed on as text.
 
 mod adversary;
+#[cfg(test)]
+mod fixtures;
 mod fragments;
+mod judge;
 mod leaks;
+mod loops;
 pub(crate) mod note;
 mod oracle;
 mod splits;
 
 use std::collections::BTreeMap;
-use std::mem::discriminant;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,7 +43,7 @@ pub use self::adversary::Strategy;
 use self::adversary::{Adversary, TaggingAgent, TextEncoder};
 use self::leaks::Leaks;
 pub use self::oracle::OracleResult;
-use self::oracle::{Advice, AdvisedAgent, AdvisedEnvironment, Silent, other_solutions};
+use self::oracle::{Advice, AdvisedAgent, AdvisedEnvironment, Silent, all_actions, other_solutions};
 pub use self::splits::SharedTasks;
 
 /// Episodes in flight.
@@ -51,21 +55,11 @@ const CONSTANTS: usize = 8;
 /// Number of the prompt's fragments that are tried in alternating pairs.
 const ALTERNATED: usize = 6;
 
-/// Shares of solved tasks from which on an adversary is noted, and is a defect.
-const NOTED_SUCCESS: f64 = 0.1;
-const DEFECTIVE_SUCCESS: f64 = 0.5;
-
 /// Factors of the limit on visits in episodes that show loops: in the first, progress towards a solution has ended.
 pub const LONGER: [u32; 2] = [4, 8];
 
-/// Share of a reward by which it must grow between these lengths to be a loop that pays.
-const LOOP_GROWTH: f64 = 0.25;
-
 /// Longest part of an example that findings show, in characters.
 const SHOWN_EXAMPLE: usize = 48;
-
-/// Share of the tasks in which a piece of evidence must stand in a prompt to be noted.
-const NOTED_LEAK: f64 = 0.5;
 
 /// Options of an audit.
 #[derive(Debug, Clone)]
@@ -87,8 +81,11 @@ pub struct Audit {
     pub adversaries: Vec<AdversaryResult>,
     /// Results of the oracle on the training tasks and on those of each evaluation.
     pub oracle: Vec<OracleResult>,
-    /// Smallest and largest reward of a turn. `None` if there was no turn.
+    /// Smallest and largest part of a reward, the team's or an agent's own, before they are weighted. `None` if there was
+    /// none.
     pub rewards: Option<(f64, f64)>,
+    /// The same as the reward declares it. `None` if it doesn't.
+    pub declared_rewards: Option<(f64, f64)>,
     pub shared_tasks: Vec<SharedTasks>,
     /// Judgement of each property, worst first.
     pub findings: Vec<Finding>,
@@ -110,6 +107,9 @@ pub struct AdversaryResult {
     pub unsolved: Option<[f64; 3]>,
     /// Number of episodes that a fault of a plugin ended.
     pub faults: usize,
+    /// Description of the first of these faults.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
 }
 
 /// Severity of a finding.
@@ -159,182 +159,74 @@ impl Audit {
             Ok::<_, Error>((source.take(0, options.tasks).await.map_err(Error::Tasks)?, evaluated, shared))
         })?;
         let audit = AuditSetup::new(host, checked, scenario, environment, training, options.seed)?;
-        let (own, solutions) = audit.oracle(&block.environment.name, tasks, &audit.tasks)?;
-        let mut oracle = vec![own];
-        for (evaluation, tasks) in evaluations().zip(&evaluated) {
-            oracle.push(audit.oracle(&evaluation.name, &evaluation.tasks, tasks)?.0);
-        }
         let mut result = Audit {
             scenario: block.name.clone(),
             adversaries: Vec::new(),
-            oracle,
+            oracle: Vec::new(),
             rewards: None,
+            declared_rewards: audit.declared_rewards,
             shared_tasks,
             findings: Vec::new(),
         };
-        let mut leaks = None;
-        for (strategy, setup) in audit.adversaries(&options.answers, &solutions) {
-            let [batch, long, longest] = audit.play(&strategy, &setup)?;
-            let leaks = leaks.get_or_insert_with(|| Leaks::new(&batch.traces));
-            for batch in [&batch, &long, &longest] {
-                leaks.find(&batch.traces);
-            }
-            for reward in batch.transitions.iter().map(|transition| transition.reward) {
-                let (low, high) = result.rewards.unwrap_or((reward, reward));
-                result.rewards = Some((low.min(reward), high.max(reward)));
-            }
-            result.adversaries.push(AdversaryResult::new(strategy, &batch, &[long, longest]));
+        let (own, solutions) = audit.oracle(&block.environment.name, tasks, &audit.tasks)?;
+        result.add_rewards(&solutions);
+        let has_oracle = own.actions > 0;
+        result.oracle.push(own);
+        for (evaluation, tasks) in evaluations().zip(&evaluated) {
+            let (own, played) = audit.oracle(&evaluation.name, &evaluation.tasks, tasks)?;
+            result.add_rewards(&played);
+            result.oracle.push(own);
         }
-        let leaks = leaks.as_ref().map(Leaks::shares).unwrap_or_default();
+        let mut leaks = None;
+        // Actions that may be moves of a loop: the oracle's, or else those that fragments of prompts stand for.
+        let mut actions = all_actions(&solutions.traces);
+        for player in audit.adversaries(&options.answers, &solutions.traces) {
+            let batches = audit.play(&player)?;
+            let leaks = leaks.get_or_insert_with(|| Leaks::new(&batches[0].traces));
+            batches.iter().for_each(|batch| leaks.find(&batch.traces));
+            if !has_oracle {
+                for (agent, more) in all_actions(&batches[0].traces) {
+                    actions.entry(agent).or_default().extend(more);
+                }
+            }
+            result.add(player, &batches);
+        }
+        for player in loops::players(&audit, &actions) {
+            let batches = audit.play(&player)?;
+            result.add(player, &batches);
+        }
+        let leaks = leaks.as_ref().map(Leaks::found).unwrap_or_default();
         result.findings = result.judge(&leaks, adds_up(&checked.workflow));
         note::write(checked, block, result.defects())?;
         Ok(result)
+    }
+
+    /// Adds the result of an adversary.
+    fn add(&mut self, player: Player, batches: &[RolloutBatch; 3]) {
+        batches.iter().for_each(|batch| self.add_rewards(batch));
+        self.adversaries.push(AdversaryResult::new(player, batches));
+    }
+
+    /// Widens the range of rewards by those of a batch.
+    fn add_rewards(&mut self, batch: &RolloutBatch) {
+        for event in batch.traces.iter().flat_map(|trace| &trace.events) {
+            let EventKind::Scores(scores) = &event.kind else { continue };
+            for part in scores.local.iter().map(|score| score.reward).chain([scores.team]) {
+                let (low, high) = self.rewards.unwrap_or((part, part));
+                self.rewards = Some((low.min(part), high.max(part)));
+            }
+        }
     }
 
     /// Returns the number of defects.
     pub fn defects(&self) -> usize {
         self.findings.iter().filter(|finding| finding.severity == FindingSeverity::Defect).count()
     }
-
-    /// Judges all properties. `leaks` has the share of tasks by the path of the evidence that their prompts hold;
-    /// `adds_up` is true if a policy is trained on the rewards of several turns together.
-    fn judge(&self, leaks: &BTreeMap<String, f64>, adds_up: bool) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        let mut add = |severity, text: String| findings.push(Finding { severity, text });
-        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
-        // Of the adversaries of a kind, which are adjacent, findings name the one that goes furthest.
-        for kind in self.adversaries.chunk_by(|a, b| discriminant(&a.strategy) == discriminant(&b.strategy)) {
-            let own = || kind.iter();
-            let best = own().max_by(|a, b| a.success.total_cmp(&b.success));
-            if let Some(best) = best.filter(|best| best.success >= NOTED_SUCCESS) {
-                let severity = if best.success >= DEFECTIVE_SUCCESS {
-                    FindingSeverity::Defect
-                } else {
-                    FindingSeverity::Look
-                };
-                add(severity, format!("{} solves {} of the tasks", best.named(), percent(best.success)));
-            }
-            let unsolved = || own().filter_map(|own| Some((own, own.unsolved?)));
-            let growth = |[_, long, longest]: [f64; 3]| longest - long.max(0.0);
-            let grown = unsolved().max_by(|a, b| growth(a.1).total_cmp(&growth(b.1)));
-            // Shaping that telescopes gives no more in twice the time.
-            let pays = |rewards: [f64; 3]| growth(rewards) > 1e-9 + LOOP_GROWTH * rewards[1].abs();
-            if let Some((own, [_, long, longest])) = grown.filter(|(_, rewards)| pays(*rewards)) {
-                let [first, second] = LONGER;
-                let text = format!(
-                    "{} earns {long:.2} without a solution in {first} times as many turns, and {longest:.2} in {second} \
-                     times as many: its actions pay in a loop",
-                    own.named()
-                );
-                match adds_up {
-                    true => add(FindingSeverity::Defect, text),
-                    false => add(FindingSeverity::Look, text + "; `returns = step` doesn't add them up"),
-                }
-            }
-            let paid =
-                unsolved().max_by(|a, b| a.1[0].total_cmp(&b.1[0])).filter(|(_, [short, ..])| *short > 0.0);
-            if let Some((own, [short, ..])) = paid {
-                add(FindingSeverity::Look, format!("{} earns {short:.2} without a solution", own.named()));
-            }
-            let faulty = own().max_by_key(|own| own.faults).filter(|own| own.faults > 0);
-            if let Some(own) = faulty {
-                let text = format!("{} makes a plugin fail in {} episodes", own.named(), own.faults);
-                add(FindingSeverity::Look, text);
-            }
-        }
-        if findings.is_empty() {
-            findings.push(Finding {
-                severity: FindingSeverity::Ok,
-                text: "no adversary solves a task or earns a reward".to_owned(),
-            });
-        }
-        findings.extend(self.judge_oracle());
-        findings.extend(self.outearned());
-        let mut add = |severity, text: String| findings.push(Finding { severity, text });
-        for shared in &self.shared_tasks {
-            let SharedTasks { evaluation, tasks, shared, training } = shared;
-            match shared {
-                0 => add(
-                    FindingSeverity::Ok,
-                    format!(
-                        "evaluation `{evaluation}` shares no starting state with {training} training tasks"
-                    ),
-                ),
-                _ => add(
-                    FindingSeverity::Defect,
-                    format!(
-                        "{shared} of the {tasks} tasks of evaluation `{evaluation}` start like one of {training} training \
-                         tasks"
-                    ),
-                ),
-            }
-        }
-        match leaks.iter().filter(|(_, share)| **share >= NOTED_LEAK).collect::<Vec<_>>()[..] {
-            [] => add(FindingSeverity::Ok, "prompts hold no evidence".to_owned()),
-            ref held => {
-                for (path, share) in held {
-                    let text = format!(
-                        "the evidence at {path} stands in prompts of {} of the tasks",
-                        percent(**share)
-                    );
-                    add(FindingSeverity::Look, text);
-                }
-            }
-        }
-        findings.sort();
-        findings
-    }
-}
-
-impl Audit {
-    /// Judges the share of tasks that the oracle can't solve. An environment has an oracle if it gives any action.
-    fn judge_oracle(&self) -> Vec<Finding> {
-        if self.oracle.iter().all(|result| result.actions == 0) {
-            let text = "the environment has no oracle: its tasks may have no solution".to_owned();
-            let note = |_: &OracleResult| Finding { severity: FindingSeverity::Look, text };
-            return self.oracle.first().map(note).into_iter().collect();
-        }
-        self.oracle.iter().map(judge_oracle).collect()
-    }
-
-    /// Returns the finding that an adversary earns as much as the oracle, which solves tasks.
-    fn outearned(&self) -> Option<Finding> {
-        let solves = |oracle: &&OracleResult| oracle.actions > 0 && oracle.success >= DEFECTIVE_SUCCESS;
-        let oracle = self.oracle.first().filter(solves)?;
-        let best = self.adversaries.iter().max_by(|a, b| a.reward.total_cmp(&b.reward))?;
-        (best.reward >= oracle.reward).then(|| Finding {
-            severity: FindingSeverity::Defect,
-            text: format!(
-                "{} earns {:.2}, and the oracle's solutions earn {:.2}",
-                best.named(),
-                best.reward,
-                oracle.reward
-            ),
-        })
-    }
-}
-
-/// Judges the share of tasks that the oracle can't solve.
-fn judge_oracle(result: &OracleResult) -> Finding {
-    let (name, percent) = (result.named(), |share: f64| format!("{:.0} %", 100.0 * share));
-    let severity = match result.unsolvable {
-        share if share >= DEFECTIVE_SUCCESS => FindingSeverity::Defect,
-        share if share > 0.0 => FindingSeverity::Look,
-        _ => FindingSeverity::Ok,
-    };
-    let text = match severity {
-        FindingSeverity::Ok => format!("the oracle solves all tasks of {name}"),
-        _ if result.unsolvable >= 1.0 => {
-            format!("the oracle solves none of the {} tasks of {name}", result.episodes)
-        }
-        _ => format!("the oracle can't solve {} of the tasks of {name}", percent(result.unsolvable)),
-    };
-    Finding { severity, text }
 }
 
 impl AdversaryResult {
-    fn new(strategy: Strategy, batch: &RolloutBatch, longer: &[RolloutBatch; 2]) -> AdversaryResult {
-        let [long, longest] = longer;
+    fn new(player: Player, batches: &[RolloutBatch; 3]) -> AdversaryResult {
+        let [batch, long, longest] = batches;
         let all = [batch, long, longest];
         let unsolved = |task: u32| {
             let of_task = |batch: &RolloutBatch| batch.episodes.iter().find(|own| own.task == task).cloned();
@@ -347,14 +239,19 @@ impl AdversaryResult {
                 _ => None,
             })
         };
+        let completed = || batch.traces.first().and_then(completion);
         AdversaryResult {
-            strategy,
-            example: batch.traces.first().and_then(completion).unwrap_or_default(),
+            strategy: player.strategy,
+            example: player.example.or_else(completed).unwrap_or_default(),
             episodes: batch.episodes.len(),
             success: mean(batch.episodes.iter().map(|one| f64::from(one.success))),
             reward: mean_return(batch, |_| true),
             unsolved: is_unsolved.then(|| all.map(|batch| mean_return(batch, unsolved))),
             faults: batch.failures.len(),
+            fault: batch.failures.first().map(|failure| {
+                // Errors of plugins may go on with a backtrace.
+                failure.describe().lines().next().unwrap_or_default().to_owned()
+            }),
         }
     }
 
@@ -404,12 +301,25 @@ fn strategies(answers: &[String]) -> Vec<Strategy> {
     all
 }
 
+/// An adversary with the episodes that it plays.
+struct Player {
+    strategy: Strategy,
+    setup: EpisodeSetup,
+    tasks: Vec<Arc<Task>>,
+    /// Number of the agent whose rewards count. `None` for all agents.
+    agent: Option<u32>,
+    /// One of its actions, if it writes no completions.
+    example: Option<String>,
+}
+
 /// Tasks of an audit, and the setup of their episodes.
 struct AuditSetup<'a> {
     host: &'a Host,
     tasks: Vec<Arc<Task>>,
     seed: u64,
     agents: Vec<Arc<pl_plugin::Agent>>,
+    /// Range of rewards that the reward declares.
+    declared_rewards: Option<(f64, f64)>,
     /// Setup of all adversaries, except the generator.
     setup: EpisodeSetup,
 }
@@ -425,6 +335,7 @@ impl<'a> AuditSetup<'a> {
     ) -> Result<AuditSetup<'a>, Error> {
         let Workflow { agents: blocks, scenarios, .. } = &checked.workflow;
         let reward = checked.reward(scenario)?;
+        let declared_rewards = reward.range();
         let scenario = &scenarios[scenario];
         let agents = (0..blocks.len())
             .map(|index| checked.agent(index).map(Arc::new))
@@ -458,7 +369,7 @@ impl<'a> AuditSetup<'a> {
             generator: Arc::new(DisabledGenerator),
             observer: None,
         };
-        Ok(AuditSetup { host, tasks, seed, agents, setup })
+        Ok(AuditSetup { host, tasks, seed, agents, declared_rewards, setup })
     }
 
     /// Returns the setup of episodes in which agents take actions without a model.
@@ -474,13 +385,13 @@ impl<'a> AuditSetup<'a> {
         setup
     }
 
-    /// Plays tasks with the environment's oracle. Returns its result, and the traces of its episodes.
+    /// Plays tasks with the environment's oracle. Returns its result, and its episodes.
     fn oracle(
         &self,
         name: &str,
         source: &Tasks,
         tasks: &[Arc<Task>],
-    ) -> Result<(OracleResult, Vec<Trace>), Error> {
+    ) -> Result<(OracleResult, RolloutBatch), Error> {
         let actions = Arc::new(AtomicU64::new(0));
         let setup = self.advised(Advice::Oracle(Arc::clone(&actions)));
         let batch = self.play_setup(&setup, 1, tasks, "oracle")?;
@@ -504,23 +415,33 @@ impl<'a> AuditSetup<'a> {
             reward: mean_return(&batch, |_| true),
             faults: batch.failures.len(),
         };
-        Ok((result, batch.traces))
+        Ok((result, batch))
     }
 
-    /// Returns all adversaries with the setups of their episodes. `solutions` are the traces of the oracle's episodes.
-    fn adversaries(&self, answers: &[String], solutions: &[Trace]) -> Vec<(Strategy, EpisodeSetup)> {
+    /// Returns the adversaries that play all tasks. `solutions` are the traces of the oracle's episodes.
+    fn adversaries(&self, answers: &[String], solutions: &[Trace]) -> Vec<Player> {
+        let player = |strategy: Strategy, setup: EpisodeSetup| {
+            let tasks = self.tasks.clone();
+            Player { strategy, setup, tasks, agent: None, example: None }
+        };
         let writer = |strategy: Strategy| {
             let generator = Arc::new(Adversary { agents: self.agents.clone(), strategy: strategy.clone() });
-            (strategy, EpisodeSetup { generator, ..self.setup.clone() })
+            player(strategy, EpisodeSetup { generator, ..self.setup.clone() })
         };
         let others = Some(other_solutions(solutions)).filter(|others| !others.is_empty());
-        let other = others.map(|others| (Strategy::OtherSolution, self.advised(Advice::Tasks(others))));
+        let other = others.map(|others| player(Strategy::OtherSolution, self.advised(Advice::Tasks(others))));
         strategies(answers).into_iter().map(writer).chain(other).collect()
     }
 
-    /// Plays the training tasks with an adversary, under the workflow's limit on visits and [`LONGER`] ones.
-    fn play(&self, strategy: &Strategy, setup: &EpisodeSetup) -> Result<[RolloutBatch; 3], Error> {
-        let play = |factor| self.play_setup(setup, factor, &self.tasks, &strategy.to_string());
+    /// Plays the tasks of an adversary, under the workflow's limit on visits and [`LONGER`] ones.
+    fn play(&self, player: &Player) -> Result<[RolloutBatch; 3], Error> {
+        let play = |factor| {
+            let name = player.strategy.to_string();
+            let mut batch = self.play_setup(&player.setup, factor, &player.tasks, &name)?;
+            let counts = |number: u32| player.agent.is_none_or(|own| own == number);
+            batch.transitions.retain(|transition| counts(transition.key.agent));
+            Ok::<_, Error>(batch)
+        };
         let [long, longest] = LONGER;
         Ok([play(1)?, play(long)?, play(longest)?])
     }

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pl_data::{DataSet, Split};
+use pl_data::{DataSet, FolderSplit, Split};
 use pl_dsl::workflow::DataName;
 use pl_model::{Hub, HubData};
 use pl_toolchain::cache;
@@ -72,6 +72,51 @@ pub fn splits(name: Option<&str>) -> Result<Vec<LocatedSplit>, LocateError> {
     wanted.into_iter().map(|(data, split)| LocatedSplit::new(data, split)).collect()
 }
 
+/// Tasks that a path names: those of a file, or of a split of a folder.
+#[derive(Debug)]
+pub struct PathTasks {
+    /// Path, with the split of a folder.
+    pub name: String,
+    pub files: Vec<SourcePath>,
+}
+
+impl PathTasks {
+    /// Reads the task records.
+    ///
+    /// # Errors
+    /// If a file or a record can't be read.
+    pub fn tasks(&self) -> Result<Vec<Map<String, Value>>, pl_data::Error> {
+        pl_data::read_files(&self.files)
+    }
+}
+
+/// Returns the tasks of a file, the splits of `FOLDER`, or the one of `FOLDER:SPLIT` or `FOLDER:CONFIG:SPLIT`. Returns `None` if
+/// the text is no path: without a slash or a dot at its beginning, it is the name of a data set.
+///
+/// # Errors
+/// If there is no such path, or its folder has no such split.
+pub fn tasks_at(text: &str) -> Result<Option<Vec<PathTasks>>, LocateError> {
+    if !text.contains('/') && !text.starts_with('.') {
+        return Ok(None);
+    }
+    for (path, split) in FolderSplit::readings(text) {
+        let source = SourcePath::from(path);
+        if source.path().is_file() && split == FolderSplit::default() {
+            return Ok(Some(vec![PathTasks { name: text.to_owned(), files: vec![source] }]));
+        }
+        if source.path().is_dir() {
+            let folder = match &split.config {
+                Some(config) => format!("{path}:{config}"),
+                None => path.to_owned(),
+            };
+            let splits = split.splits(&source)?.into_iter();
+            let tasks = splits.map(|(name, files)| PathTasks { name: format!("{folder}:{name}"), files });
+            return Ok(Some(tasks.collect()));
+        }
+    }
+    Err(LocateError::NoFile(text.into()))
+}
+
 /// Checks that the files of a split are on this machine, or at a hub.
 ///
 /// # Errors
@@ -114,25 +159,27 @@ pub(crate) fn count(name: &DataName) -> Result<(PathBuf, u64), LocateError> {
     Ok((first.clone(), tasks?.len() as u64))
 }
 
-/// Returns a JSONL file with the records of a task file in another form. A JSONL file is returned as it is.
+/// Returns a JSONL file with the records of task files. A JSONL file on its own is returned as it is.
 ///
 /// # Errors
-/// If the file can't be read.
-pub(crate) fn as_jsonl(source: SourcePath) -> Result<SourcePath, LocateError> {
-    let path = source.path();
-    if !is_converted(path) {
-        return Ok(source);
+/// If a file can't be read.
+pub(crate) fn as_jsonl(sources: &[SourcePath]) -> Result<SourcePath, LocateError> {
+    if let [source] = sources
+        && !is_converted(source.path())
+    {
+        return Ok(source.clone());
     }
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let first = sources.first().and_then(|source| source.path().file_name());
+    let name = first.unwrap_or_default().to_string_lossy();
     let stem = name.split('.').next().unwrap_or_default().to_owned();
-    let made = converted(&stem, std::slice::from_ref(&source), || Ok(pl_data::read_file(source.clone())?))?;
+    let made = converted(&stem, sources, || Ok(pl_data::read_files(sources)?))?;
     Ok(made.into())
 }
 
 /// Returns true if a task file has another form than JSONL.
 fn is_converted(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    [".json", ".parquet", ".jsonl.gz"].iter().any(|suffix| name.ends_with(suffix))
+    [".json", ".parquet", ".jsonl.gz", ".txt"].iter().any(|suffix| name.ends_with(suffix))
 }
 
 fn converted(

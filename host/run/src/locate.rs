@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use pl_data::FolderSplit;
 use pl_model::{FetchProgress, Hub, HubModel};
 
 use crate::error::locate::LocateError;
@@ -40,32 +41,44 @@ pub(crate) fn is_shipped(path: &Path) -> bool {
     shipped_plugins().is_some_and(|plugins| path.starts_with(plugins))
 }
 
-/// Returns the path of a task file: next to the workflow, or in the working folder (for `--set`).
-///
-/// # Errors
-/// [`LocateError::NoTaskFile`] if it is in neither; [`LocateError::TaskFolder`]; [`LocateError::NotAllowed`].
-pub(crate) fn task_file(reads: &ReadPolicy, folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
-    data_file(reads, folder, path, |path| match path.is_dir() {
-        true => LocateError::TaskFolder(path),
-        false => LocateError::NoTaskFile(path),
-    })
+/// Task file, or folder with a split of tasks.
+pub(crate) struct TaskPath {
+    pub path: PathBuf,
+    /// `None` for a file.
+    pub split: Option<FolderSplit>,
 }
 
-/// Returns the path of a corpus: next to the workflow, or in the working folder (for `--set`).
+/// Returns the path of a task file or folder: next to the workflow, or in the working folder (for `--set`). Looks only for those
+/// that may be read: errors say nothing about others.
+///
+/// # Errors
+/// [`LocateError::NoTaskFile`] if it is in neither; [`LocateError::NotAllowed`].
+pub(crate) fn task_path(reads: &ReadPolicy, folder: &Path, written: &str) -> Result<TaskPath, LocateError> {
+    let mut refused = None;
+    for base in [folder, Path::new("")] {
+        for (path, split) in FolderSplit::readings(written) {
+            let path = base.join(path);
+            if let Err(outside) = reads.check(&path) {
+                // The shortest path, which is the folder's if there is a split, is the one to allow.
+                if base == folder {
+                    refused = Some(outside);
+                }
+            } else if path.is_file() && split == FolderSplit::default() {
+                return Ok(TaskPath { path, split: None });
+            } else if path.is_dir() {
+                return Ok(TaskPath { path, split: Some(split) });
+            }
+        }
+    }
+    Err(refused.map_or_else(|| LocateError::NoTaskFile(folder.join(written)), LocateError::NotAllowed))
+}
+
+/// Returns the path of a corpus: next to the workflow, or in the working folder (for `--set`). Looks only for files that may be
+/// read: errors say nothing about others.
 ///
 /// # Errors
 /// [`LocateError::NoFile`] if it is in neither; [`LocateError::NotAllowed`].
 pub(crate) fn corpus(reads: &ReadPolicy, folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
-    data_file(reads, folder, path, LocateError::NoFile)
-}
-
-/// Looks only for files that may be read: errors say nothing about others.
-fn data_file(
-    reads: &ReadPolicy,
-    folder: &Path,
-    path: &str,
-    missing: fn(PathBuf) -> LocateError,
-) -> Result<PathBuf, LocateError> {
     let (local, here) = (folder.join(path), PathBuf::from(path));
     let allowed = reads.check(&local);
     if allowed.is_ok() && local.is_file() {
@@ -74,7 +87,7 @@ fn data_file(
     if reads.check(&here).is_ok() && here.is_file() {
         return Ok(here);
     }
-    Err(allowed.map_or_else(LocateError::NotAllowed, |()| missing(local)))
+    Err(allowed.map_or_else(LocateError::NotAllowed, |()| LocateError::NoFile(local)))
 }
 
 /// Checks the form of a model's source. Only the text is examined.
@@ -171,5 +184,36 @@ impl<'a> Downloads<'a> {
         if let Some((_, tracker)) = &mut self.current {
             tracker.update(fetched.done, fetched.total);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::permissions::{Access, GrantedAccess, SharedPermissions};
+
+    #[test]
+    fn a_folder_of_tasks_is_found_with_its_split_and_asked_for_as_a_whole() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        let (project, outside) = (root.join("project"), root.join("sets"));
+        std::fs::create_dir_all(project.join("set")).unwrap();
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(project.join("set/odd:test"), "{}").unwrap();
+        let permissions = SharedPermissions::default();
+        let reads = ReadPolicy::new(permissions.clone(), GrantedAccess::new([], &project));
+        let find = |written: &str| task_path(&reads, &project, written);
+        let found = find("./set:main:test").unwrap();
+        let (config, split) = (Some("main".to_owned()), Some("test".to_owned()));
+        assert_eq!((found.path, found.split), (project.join("./set"), Some(FolderSplit { config, split })));
+        let file = find("set/odd:test").unwrap();
+        assert_eq!((file.path, file.split), (project.join("set/odd:test"), None));
+        let written = format!("{}:test", outside.display());
+        let refused = find(&written).err().unwrap();
+        assert!(matches!(&refused, LocateError::NotAllowed(path) if *path == outside), "{refused}");
+        permissions.allow([Access::read(&outside)]);
+        assert_eq!(find(&written).unwrap().path, outside);
+        let missing = find("./none:test").err().unwrap();
+        assert!(matches!(missing, LocateError::NoTaskFile(_)), "{missing}");
     }
 }

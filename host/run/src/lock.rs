@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use pl_dsl::workflow::Policy;
 use pl_model::NaiveDate;
 use pl_record::{Lock, hash_file, hash_folder};
+use pl_sandbox::DockerWorkers;
 
 use crate::chat::today;
 use crate::corpus;
@@ -13,6 +14,7 @@ use crate::design::files_of_designs;
 use crate::error::Error;
 use crate::host::Host;
 use crate::permissions::Access;
+use crate::sandbox::docker_settings;
 use crate::session::{Session, is_start_restored};
 use crate::workflow::CheckedWorkflow;
 
@@ -50,12 +52,29 @@ pub(crate) fn lock_of(host: &Host, checked: &CheckedWorkflow, session: &Session)
         dtypes: session.model_dtypes.clone(),
         starts: hash_starts(checked)?,
         data,
+        images: images_of(host, checked),
         permissions: checked
             .required_permissions()
             .iter()
             .map(|request| request.access.to_string())
             .collect(),
     })
+}
+
+/// Returns the id of the sandbox's image by its name. Returns nothing if no engine answers, which is an error of a run
+/// that needs one, or if the programs do not run in containers of this process.
+fn images_of(host: &Host, checked: &CheckedWorkflow) -> BTreeMap<String, String> {
+    let Some(docker) = checked.own_containers() else { return BTreeMap::new() };
+    let settings = docker_settings(&checked.workflow.sandbox, docker, &checked.folder);
+    let ids: Vec<String> = host.block_on(DockerWorkers::image_ids(&settings)).into_iter().collect();
+    if ids.is_empty() { BTreeMap::new() } else { BTreeMap::from([(settings.image, ids.join(", "))]) }
+}
+
+/// Takes over the recorded image if the programs of the run may also run without containers, as no engine answers now.
+pub(crate) fn allow_missing_image(recorded: &Lock, now: &mut Lock, checked: &CheckedWorkflow) {
+    if now.images.is_empty() && checked.own_containers().is_some_and(|docker| docker.fallback) {
+        now.images.clone_from(&recorded.images);
+    }
 }
 
 /// Returns what the user allowed when a run was started or resumed.

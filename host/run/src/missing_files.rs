@@ -36,7 +36,7 @@ fn missing_files(checked: &CheckedWorkflow) -> Vec<Diagnostic> {
     }
     for (setting, tasks) in tasks(workflow) {
         let located = match tasks {
-            Tasks::File(path) => checked.task_file(path).map(drop),
+            Tasks::File(path) => checked.task_sources(path).map(drop),
             Tasks::Named(name) => data::check_available(name),
             Tasks::Generated { .. } => Ok(()),
         };

@@ -138,8 +138,8 @@ impl Collector<'_> {
         let evaluations = evaluations.map(|one| (BlockKind::Evaluate, one.block(), &one.tasks));
         for (block, name, tasks) in environments.chain(evaluations) {
             let Tasks::File(written) = tasks else { continue };
-            let located = locate::task_file(self.catalog.reads(), self.folder, written);
-            let Some(path) = wanted(located) else { continue };
+            let located = locate::task_path(self.catalog.reads(), self.folder, written);
+            let Some(path) = wanted(located.map(|tasks| tasks.path)) else { continue };
             let purpose = format!("the tasks of {name} are read from");
             self.read(&path, written, Some((block, name, "tasks")), &purpose);
         }

@@ -41,7 +41,7 @@ use crate::checkpoints::{newest, newest_step};
 use crate::cluster::{ClusterOptions, ClusterRun};
 use crate::error::Error;
 use crate::host::Host;
-use crate::lock::{allow_missing_starts, lock_of, start_date};
+use crate::lock::{allow_missing_image, allow_missing_starts, lock_of, start_date};
 use crate::memory::MemoryEstimate;
 use crate::origin::{is_own, refuse_links, require_trust};
 use crate::permissions::GrantedAccess;
@@ -221,6 +221,7 @@ impl<'h> TrainingRun<'h> {
         if checkpoint.is_some() {
             allow_missing_starts(&lock, &mut now, &checked.workflow.policies);
         }
+        allow_missing_image(&lock, &mut now, &checked);
         let differences = lock.differences(&now);
         if !differences.is_empty() {
             return Err(Error::Changed { path: root.to_path_buf(), differences });

@@ -26,7 +26,8 @@ pub(crate) fn unknown_names(workflow: &Workflow, places: &Places) -> Vec<Diagnos
         let Err(why) = pl_data::find(&name.data, &name.split) else { continue };
         let (message, help) = match why {
             pl_data::Error::UnknownData { name, known } => {
-                (format!("there is no data set `{name}`"), suggest(&name, "the data sets are", known))
+                let title = "the path of a folder begins with `./`, and the data sets are";
+                (format!("there is no data set `{name}`"), suggest(&name, title, known))
             }
             pl_data::Error::UnknownSplit { data, split, splits } => (
                 format!("the data set `{data}` has no split `{split}`"),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pl_dsl::workflow::{Cluster, Corpus, Model, Tasks, Workflow};
+use pl_dsl::workflow::{Cluster, Corpus, Docker, Model, Tasks, Workflow};
 use pl_dsl::{Override, Places, Source};
 use pl_plugin::Services;
 use pl_rollout::{TaskFile, TaskSource};
@@ -97,15 +97,19 @@ impl CheckedWorkflow {
 
     /// Returns what the workflow needs beyond its own folder, allowed or not, without what stands on the command line.
     pub fn required_permissions(&self) -> Vec<PermissionRequest> {
-        let docker = self.workflow.sandbox.docker.as_ref().filter(|_| self.jobs.is_none());
         required_permissions(
             &self.workflow,
             self.cluster(),
-            docker,
+            self.own_containers(),
             &self.folder,
             &self.places,
             &self.plugins,
         )
+    }
+
+    /// Returns the settings of the containers that this process starts for the code of agents.
+    pub(crate) fn own_containers(&self) -> Option<&Docker> {
+        self.workflow.sandbox.docker.as_ref().filter(|_| self.jobs.is_none())
     }
 
     /// Ignores the `cluster` block, and what it needs: episodes are played by this process, or by machines that the user has
@@ -175,9 +179,14 @@ impl CheckedWorkflow {
         self.plugins.reads().source(path).map_err(LocateError::NotAllowed)
     }
 
-    /// Finds a task file that may be read.
-    pub(crate) fn task_file(&self, path: &str) -> Result<SourcePath, LocateError> {
-        self.source(&locate::task_file(self.plugins.reads(), &self.folder, path)?)
+    /// Finds a task file that may be read, or the files of a folder's split.
+    pub(crate) fn task_sources(&self, written: &str) -> Result<Vec<SourcePath>, LocateError> {
+        let located = locate::task_path(self.plugins.reads(), &self.folder, written)?;
+        let source = self.source(&located.path)?;
+        match located.split {
+            Some(split) => Ok(split.files(&source)?),
+            None => Ok(vec![source]),
+        }
     }
 
     /// Returns where the files of its corpora are.
@@ -360,9 +369,9 @@ impl CheckedWorkflow {
         Ok(TaskSource::File(Arc::new(file)))
     }
 
-    /// Returns a task file as JSONL.
+    /// Returns a task file, or a folder's split, as JSONL.
     fn file_of(&self, path: &str) -> Result<SourcePath, Error> {
-        self.task_file(path).and_then(data::as_jsonl).map_err(Error::LocateTasks)
+        self.task_sources(path).and_then(|sources| data::as_jsonl(&sources)).map_err(Error::LocateTasks)
     }
 
     /// Returns the corpora that the environment of a scenario may search.

@@ -18,6 +18,7 @@ mod stale_containers;
 mod verdict;
 mod worker;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -56,6 +57,16 @@ impl DockerWorkers {
         }
         let problems = found.into_iter().filter_map(|one| one.problem);
         Err(DockerError::NoEndpoint(problems.collect::<Vec<_>>().join("; ")).into())
+    }
+
+    /// Returns the ids of the image on the engines that answer and have it, each once: usually one.
+    pub async fn image_ids(settings: &DockerSettings) -> BTreeSet<String> {
+        let engines = engine::all(settings);
+        let ids = engines.iter().map(|engine| async move {
+            let docker = engine.docker().await.ok()?;
+            image::id(engine, docker, &settings.image).await.ok().flatten()
+        });
+        futures::future::join_all(ids).await.into_iter().flatten().collect()
     }
 
     /// Makes the image on all engines, from a registry or from the archive of a root file system. `progress`

@@ -25,6 +25,13 @@ impl Item {
     pub fn scores_end(&self) -> bool {
         self.settings_schema.get("x-scores").and_then(Value::as_str) == Some("end")
     }
+
+    /// Returns the smallest and the largest part of a reward that its settings schema declares: `"x-range": [LOW, HIGH]`.
+    /// `None` if it declares none.
+    pub fn reward_range(&self) -> Option<(f64, f64)> {
+        let range = self.settings_schema.get("x-range")?;
+        Some((range.get(0)?.as_f64()?, range.get(1)?.as_f64()?))
+    }
 }
 
 /// The kind of an item: the block of a workflow that it can be used in.
@@ -80,6 +87,25 @@ impl FactKind {
             Self::Boolean => value.is_boolean(),
             Self::Number => value.is_number(),
             Self::Text => value.is_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_reward_may_declare_its_range() {
+        let range = |settings_schema: Value| {
+            let (name, doc, facts) = ("score".to_owned(), String::new(), Vec::new());
+            Item { kind: ItemKind::Reward, name, doc, settings_schema, facts }.reward_range()
+        };
+        assert_eq!(range(json!({ "type": "object", "x-range": [-1, 0.5] })), Some((-1.0, 0.5)));
+        for none in [json!({}), json!(true), json!({ "x-range": [1] }), json!({ "x-range": ["0", "1"] })] {
+            assert_eq!(range(none), None);
         }
     }
 }

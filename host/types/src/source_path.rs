@@ -1,10 +1,13 @@
 //! Paths of files and folders whose opening is checked.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustix::fs::OFlags;
 
 /// Check of a file once it is open. Its path, or a folder on the way to it, may have become a link since the path was
 /// checked.
@@ -40,12 +43,17 @@ impl SourcePath {
         SourcePath { path: self.path.join(below), check: self.check.clone() }
     }
 
+    /// Returns true if files are checked once they are open.
+    pub fn is_checked(&self) -> bool {
+        self.check.is_some()
+    }
+
     /// Opens the file.
     ///
     /// # Errors
-    /// The error of the system, or of the check.
+    /// Those of [`open_file`], or of the check.
     pub fn open(&self) -> io::Result<File> {
-        let file = File::open(&self.path)?;
+        let file = open_file(&self.path)?;
         if let Some(check) = &self.check {
             check.check(&file)?;
         }
@@ -71,6 +79,23 @@ impl SourcePath {
         self.open()?.read_to_string(&mut text)?;
         Ok(text)
     }
+}
+
+/// Opens a file to read it, without waiting.
+///
+/// # Errors
+/// The error of the system, or if it is not a regular file: opening a pipe would wait for a writer, and devices may never
+/// end.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let not_a_file = || io::Error::other("it is not a file");
+    // Opening a device may already have an effect.
+    if !path.metadata()?.is_file() {
+        return Err(not_a_file());
+    }
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    // The path may have become a pipe since.
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_a_file()) }
 }
 
 impl From<PathBuf> for SourcePath {

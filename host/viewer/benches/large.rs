@@ -219,6 +219,7 @@ fn generate(root: &Path, steps: u64) {
         dtypes: [].into(),
         starts: [].into(),
         data: [].into(),
+        images: [].into(),
         permissions: [].into(),
     };
     let workflow = json!({ "folder": "/", "workflow": {

@@ -12,7 +12,7 @@ use crate::cache::{self, Cache};
 use crate::component::{Component, check_header};
 use crate::functions::Functions;
 use crate::guest::{Guest, Store};
-use crate::{Error, Limits, limits, wasi_clock, wasi_filesystem, wasi_poll, wasi_random};
+use crate::{Error, Limits, compile_limits, limits, wasi_clock, wasi_filesystem, wasi_poll, wasi_random};
 
 /// Address space of one linear memory: all of 32 bits, so that compiled code needs no bounds checks.
 const RESERVATION: u64 = 4 << 30;
@@ -197,7 +197,7 @@ impl Engine {
     /// occupies all cores for seconds, so call this from a blocking thread.
     ///
     /// # Errors
-    /// [`Error::NotAComponent`] or [`Error::Damaged`], each with what to do.
+    /// [`Error::NotAComponent`], [`Error::Damaged`] or [`Error::TooMuchToCompile`], each with what to do.
     pub fn load(&self, name: &str, bytes: &[u8]) -> Result<Component, Error> {
         check_header(name, bytes)?;
         let hash = cache::hash(bytes);
@@ -221,6 +221,7 @@ impl Engine {
     }
 
     fn compile(&self, name: &str, hash: blake3::Hash, bytes: &[u8]) -> Result<Component, Error> {
+        compile_limits::check(name, bytes)?;
         let reused = self.cache.as_ref().zip(self.functions.as_deref());
         if let Some((cache, functions)) = reused {
             cache.read_functions(functions);

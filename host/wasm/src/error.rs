@@ -36,6 +36,16 @@ pub enum Error {
         /// Message of the engine.
         reason: String,
     },
+    /// Compiling it would take too much memory or time.
+    #[error(
+        "{name} is too much to compile: {reason}; build it with optimisation, or divide it into several components"
+    )]
+    TooMuchToCompile {
+        /// The file or plugin, as the caller named it.
+        name: String,
+        /// The limit, and what the component has.
+        reason: String,
+    },
     /// The cache folder can't be created.
     #[error("the compile cache {} can't be used: {source}; give another folder or remove it", path.display())]
     Cache {

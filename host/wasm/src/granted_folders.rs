@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use pl_types::PartHasher;
+use pl_types::{PartHasher, open_file};
 use thiserror::Error;
 use walkdir::WalkDir;
 
@@ -118,7 +118,7 @@ fn copy_folder(root: &Node, name: &str, folder: &Path) -> Result<String, Folders
 /// Reads a file whose path has no links. It, or a folder on the way to it, may have become one since.
 fn read_in_place(path: &Path) -> Result<Vec<u8>, FoldersError> {
     let failed = |source| FoldersError::Read { path: path.to_owned(), source };
-    let mut file = File::open(path).map_err(failed)?;
+    let mut file = open_file(path).map_err(failed)?;
     if opened_path(&file).map_err(failed)? != path {
         return Err(FoldersError::Special { path: path.to_owned() });
     }

@@ -22,6 +22,7 @@ mod allowed_host;
 mod backstop;
 mod cache;
 mod clock;
+mod compile_limits;
 mod component;
 mod engine;
 mod error;

@@ -292,7 +292,8 @@ impl Node {
         }
         let file = self.create_file(path, false)?;
         file.file()?.resize(0)?;
-        file.file()?.write(0, bytes)
+        file.file()?.write(0, bytes)?;
+        Ok(())
     }
 
     pub(crate) fn remove_file(&self, path: &str) -> Result<(), FsError> {
@@ -384,8 +385,9 @@ impl File {
         lock(&self.content).read(offset, length)
     }
 
-    /// Writes at `offset`. A gap after the end reads as zeros.
-    pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<(), FsError> {
+    /// Writes at `offset`. A gap after the end reads as zeros. Returns the number of bytes before the data that had to be made
+    /// zeros.
+    pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<u64, FsError> {
         let shared = &self.inode.shared;
         shared.writable()?;
         let end = offset.checked_add(data.len() as u64).ok_or(FsError::NoSpace)?;
@@ -395,7 +397,8 @@ impl File {
         Ok(lock(&self.content).write(offset, data, &shared.budget)?)
     }
 
-    pub(crate) fn append(&self, data: &[u8]) -> Result<(), FsError> {
+    /// Does the same as [`File::write`] at the end.
+    pub(crate) fn append(&self, data: &[u8]) -> Result<u64, FsError> {
         self.write(self.len(), data)
     }
 

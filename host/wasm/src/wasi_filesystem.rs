@@ -188,12 +188,13 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
     }
 
     fn write(&mut self, this: Resource<Descriptor>, data: Vec<u8>, offset: u64) -> MethodResult<u64> {
-        self.charge(TRANSFER_FUEL + WRITTEN_BYTE_FUEL * data.len() as u64);
         let written = writable(self.table().get(&this)?).and_then(|file| Ok(file.write(offset, &data)?));
-        Ok(written.map(|()| data.len() as u64))
+        self.charge(write_fuel(&data, written.as_ref().copied().unwrap_or(0)));
+        Ok(written.map(|_| data.len() as u64))
     }
 
     fn set_size(&mut self, this: Resource<Descriptor>, size: u64) -> MethodResult<()> {
+        self.charge(CALL_FUEL);
         Ok(writable(self.table().get(&this)?).and_then(|file| Ok(file.resize(size)?)))
     }
 
@@ -347,6 +348,11 @@ fn path_fuel(path: &str) -> u64 {
     path.len() as u64 + PATH_FUEL * path.len().min(PATH_MAX) as u64
 }
 
+/// Fuel for writing these bytes to an open file, after as many zeros.
+fn write_fuel(data: &[u8], zeroed: u64) -> u64 {
+    TRANSFER_FUEL + WRITTEN_BYTE_FUEL * data.len() as u64 + zeroed
+}
+
 /// Stores a new handle, which counts against the guest's memory.
 fn push<T: Send + 'static, R: Send + 'static>(
     guest: &mut Guest<T>,
@@ -473,7 +479,6 @@ struct Writer {
 #[wasmtime_wasi::async_trait]
 impl OutputStream for Writer {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.work.charge(TRANSFER_FUEL + WRITTEN_BYTE_FUEL * bytes.len() as u64);
         let written = match &mut self.offset {
             Some(offset) => {
                 let at = *offset;
@@ -482,7 +487,9 @@ impl OutputStream for Writer {
             }
             None => self.file.append(&bytes),
         };
+        self.work.charge(write_fuel(&bytes, written.as_ref().copied().unwrap_or(0)));
         written
+            .map(drop)
             .map_err(|_| StreamError::LastOperationFailed(wasmtime::format_err!("the file system is full")))
     }
 

@@ -16,7 +16,9 @@ returned them. The output has neither tests nor expected values.
 
 An object of the program decides itself what its operators and methods return, so it could hold any test. Tests may give
 arguments to operators and methods of an object only if they made it themselves, by calling a class: a name in CapWords.
-Everything else may be read without arguments, and called as a function, since the tests then compare plain data.
+Everything else may be read without arguments, and called as a function, since the tests then compare plain data. Of such an
+object, tests learn neither its type nor its identity nor which attributes it has, except that it isn't None: it is of no
+type that they know, so it would hold every test that a result is something else.
 """
 
 import ast
@@ -301,6 +303,14 @@ def comparable(value):
     allow(value, (OBJECT,), "eq")
 
 
+def own(value):
+    """Returns the value. Raises TypeError if it is an object that the tests did not make. One that isn't there yet decides
+    nothing."""
+    if isinstance(value, Result) and value.__dict__["known"]:
+        allow(value, (OBJECT,), "type")
+    return value
+
+
 def operation(function):
     """Returns a method that applies `function` in the process of the program, where the object is."""
 
@@ -340,8 +350,24 @@ for name in REFUSED:
     setattr(Result, f"__{name}__", refused(name))
 
 
+# Functions that tell of their first argument what only the type or the identity of an object says.
+INSPECTIONS = ("callable", "dir", "hasattr", "id", "isinstance", "type", "vars")
+# Attributes that do.
+INSPECTED = ("__class__", "__dict__")
+
+
+def owned(node):
+    """Returns the expression, as one that refuses objects that the tests did not make."""
+    return ast.Call(ast.Name("__own__", ast.Load()), [node], [])
+
+
+def is_none(node):
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 class Tests(ast.NodeTransformer):
-    """Makes every assert statement report its result, and lets the tests continue after a failure or without a result."""
+    """Makes every assert statement report its result, and lets the tests continue after a failure or without a result. Refuses
+    to inspect objects that the tests did not make."""
 
     def __init__(self):
         self.total = 0
@@ -362,12 +388,29 @@ class Tests(ast.NodeTransformer):
     def visit_Call(self, node):
         if isinstance(node.func, ast.Name):
             self.called.add(node.func.id)
-        return self.generic_visit(node)
+        self.generic_visit(node)
+        inspects = isinstance(node.func, ast.Name) and node.func.id in INSPECTIONS
+        if inspects and node.args and not isinstance(node.args[0], ast.Starred):
+            node.args[0] = owned(node.args[0])
+        return node
 
     def visit_Attribute(self, node):
         if isinstance(node.value, ast.Name):
             self.owners.add(node.value.id)
-        return self.generic_visit(node)
+        self.generic_visit(node)
+        if node.attr in INSPECTED:
+            node.value = owned(node.value)
+        return node
+
+    def visit_Compare(self, node):
+        self.generic_visit(node)
+        operands = [node.left, *node.comparators]
+        for place, compared in enumerate(node.ops):
+            pair = operands[place : place + 2]
+            if isinstance(compared, (ast.Is, ast.IsNot)) and not any(map(is_none, pair)):
+                operands[place : place + 2] = map(owned, pair)
+        node.left, *node.comparators = operands
+        return node
 
 
 class Namespace(dict):
@@ -400,7 +443,7 @@ def judge(prelude, names, tests, seed, sequences):
     random.seed(seed)
     exec(compile(prelude, "task.py", "exec"), namespace)
     namespace.update((name, Global(recorder, name)) for name in names)
-    namespace.update(__held__=held.add, __failed__=fail, __Pending__=Pending, __Exception__=Exception)
+    namespace.update(__held__=held.add, __failed__=fail, __own__=own, __Pending__=Pending, __Exception__=Exception)
     broken = None
     try:
         exec(compile(tree, "tests.py", "exec"), namespace)

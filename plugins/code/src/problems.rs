@@ -29,7 +29,7 @@ pub struct Problems {
     round: u32,
     /// The newest program.
     attempt: Option<ProgramRun>,
-    /// A program of this episode that passed the hidden tests. It stands in for a missing golden one.
+    /// A program of this episode that passed the hidden tests. It stands in for a missing reference solution.
     proven: Option<String>,
     /// The newest tests that agents wrote.
     tests: Vec<WrittenTest>,
@@ -190,8 +190,8 @@ impl Environment for Problems {
 
     /// The record's own solution, if it has one.
     fn oracle(&self, _settings: &Settings, _agent: &str) -> Result<Option<Value>> {
-        let golden = self.problem.golden.clone();
-        Ok(golden.and_then(|program| serde_json::to_value(Action::Python(program)).ok()))
+        let solution = self.problem.solution.clone();
+        Ok(solution.and_then(|program| serde_json::to_value(Action::Python(program)).ok()))
     }
 
     fn apply(
@@ -333,7 +333,7 @@ impl Problems {
 
     /// Returns the program that decides whether tests are right.
     fn reference(&self) -> Option<&str> {
-        self.problem.golden.as_deref().or(self.proven.as_deref())
+        self.problem.solution.as_deref().or(self.proven.as_deref())
     }
 
     /// Returns a program and what agents may know of its result.

@@ -18,8 +18,8 @@ pub struct Problem {
     pub text: String,
     /// The tests, which agents don't see.
     pub tests: Tests,
-    /// A right program, which agents don't see either.
-    pub golden: Option<String>,
+    /// Reference solution, which agents don't see either.
+    pub solution: Option<String>,
     /// Functions that tests call: `name` or `Class().method`. Empty if programs read standard input.
     pub functions: Vec<String>,
 }
@@ -115,7 +115,7 @@ impl Problem {
             }
             Record { question: Some(question), .. } if task.read::<Map<String, Value>>()?.len() == 1 => {
                 let tests = Tests::Asserts(Asserts::default());
-                Ok(Self { text: question.trim().to_owned(), tests, golden: None, functions: Vec::new() })
+                Ok(Self { text: question.trim().to_owned(), tests, solution: None, functions: Vec::new() })
             }
             _ => {
                 let fields = task.read::<Map<String, Value>>()?;
@@ -183,8 +183,8 @@ mod tests {
         assert!(problem.text.contains("\"\"\" Adds. \"\"\"\n```"), "{}", problem.text);
         assert!(asserts.code.ends_with("== 3\n\n\ncheck(add)\n"), "{}", asserts.code);
         assert_eq!((&asserts.names, &problem.functions), (&vec!["add".to_owned()], &asserts.names));
-        let golden = problem.golden.unwrap();
-        assert!(golden.ends_with("\"\"\" Adds. \"\"\"\n    return a + b\n"), "{golden}");
+        let solution = problem.solution.unwrap();
+        assert!(solution.ends_with("\"\"\" Adds. \"\"\"\n    return a + b\n"), "{solution}");
     }
 
     #[test]
@@ -220,12 +220,12 @@ mod tests {
         let columns = json!({"problem": "Double.", "tests": {"inputs": ["1", "2"], "outputs": ["2", "4"]}});
         let problem = read(&columns).unwrap();
         assert_eq!(cases(&problem).cases, [case("1", "2"), case("2", "4")]);
-        assert!(problem.golden.is_none() && problem.functions.is_empty());
+        assert!(problem.solution.is_none() && problem.functions.is_empty());
         assert!(problem.text.starts_with("Double.\n\nAnswer with a whole program"), "{}", problem.text);
         let rows = json!({"problem": "Double.", "tests": [{"input": "1", "output": "2"}]});
         assert_eq!(cases(&read(&rows).unwrap()).cases, [case("1", "2")]);
         let solved = json!({"problem": "Double.", "tests": [{"input": "1", "output": "2"}], "solutions": ["print(2)"]});
-        assert_eq!(read(&solved).unwrap().golden.as_deref(), Some("print(2)"));
+        assert_eq!(read(&solved).unwrap().solution.as_deref(), Some("print(2)"));
         let uneven = json!({"problem": "Double.", "tests": {"inputs": ["1"], "outputs": []}});
         assert!(read(&uneven).unwrap_err().message.contains("different numbers"));
     }
@@ -239,7 +239,7 @@ mod tests {
             "solutions": {"language": [2, 1, 3, 3], "solution": ["c++", "python 2", "python 3", "another"]},
         });
         let problem = read(&record).unwrap();
-        assert_eq!((cases(&problem).cases.len(), problem.golden.as_deref()), (3, Some("python 3")));
+        assert_eq!((cases(&problem).cases.len(), problem.solution.as_deref()), (3, Some("python 3")));
         record["generated_tests"] = json!({"input": vec!["4"; 500], "output": vec!["8"; 500]});
         assert_eq!(cases(&read(&record).unwrap()).cases.len(), contests::MAX_CASES);
         record["private_tests"] = json!({"input": ["1"], "output": []});
@@ -261,7 +261,7 @@ mod tests {
         let case =
             |input: &str, output: &str| Case::Input { input: input.to_owned(), output: output.to_owned() };
         assert_eq!(cases(&problem).cases, [case("1\n", "2\n"), case("2\nx", "4")]);
-        assert_eq!(problem.golden.as_deref(), Some("print(2 * int(input()))"));
+        assert_eq!(problem.solution.as_deref(), Some("print(2 * int(input()))"));
         let mut functions = json!({
             "question": "Add.", "solutions": "[]", "starter_code": "def add(a, b):",
             "input_output": {"fn_name": "add", "inputs": [[1, 0.5], [[1], {"a": 2}]], "outputs": [1.5, [3]]},
@@ -276,7 +276,7 @@ mod tests {
             call_case(vec![second], &[json!([3]), json!(3)]),
         ];
         assert_eq!(cases(&problem).cases, expected);
-        assert_eq!((problem.golden.clone(), &problem.functions), (None, &vec!["add".to_owned()]));
+        assert_eq!((problem.solution.clone(), &problem.functions), (None, &vec!["add".to_owned()]));
         assert!(problem.text.contains("```python\ndef add(a, b):\n```"), "{}", problem.text);
         functions["starter_code"] = "class Solution:\n    def add(self, a, b):".into();
         let problem = read(&functions).unwrap();

@@ -227,12 +227,12 @@ mod tests {
     fn tests_of_functions_are_read_by_a_job_without_programs() {
         let record = json!({
             "prompt": "def add(a, b):\n    \"\"\" Adds: add('a', 'b') gives 'ab'. \"\"\"\n", "entry_point": "add",
-            "canonical_solution": "    return a + b  # golden\n",
+            "canonical_solution": "    return a + b  # reference\n",
             "test": "def check(candidate):\n    assert candidate(1, 2) == 3\n",
         });
         let problem = Problem::read(&Task::new("1", &record).unwrap(), 0).unwrap();
         testing::set_sandbox(|job| {
-            assert!(!job.stdin.contains("golden") && !job.stdin.contains("check"), "{}", job.stdin);
+            assert!(!job.stdin.contains("reference") && !job.stdin.contains("check"), "{}", job.stdin);
             let call = json!({"function": {"name": "add"}, "args": ["a", "b"], "kwargs": {}});
             let test = json!({"calls": [call], "expected": "ab", "input": "add('a', 'b')", "output": "'ab'"});
             testing::printed(&json!([test, null]).to_string())

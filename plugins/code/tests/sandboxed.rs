@@ -361,6 +361,40 @@ fn objects_that_tests_did_not_make_get_no_arguments() {
 }
 
 #[test]
+fn tests_learn_neither_type_nor_identity_of_objects_that_they_did_not_make() {
+    let any = "class Any:\n    x = 5\n    def __getattr__(self, name):\n        return True\n\
+               def made(x):\n    return Any()\n\
+               class Solution:\n    x = 5\n    def made(self, x):\n        return Any()";
+    for test in [
+        "not isinstance(made(1), int)",
+        "type(made(1)) is not int",
+        "type(made(1)) == type(made(2))",
+        "made(1).__class__ != str",
+        "'secret' not in made(1).__dict__",
+        "made(1) is not True",
+        "(lambda one: one is one)(made(1))",
+        "hasattr(made(1), 'push')",
+        "callable(made(1))",
+        "not isinstance(Solution().made(1), (str, bytes))",
+    ] {
+        check(&[&format!("assert {test}")], any, false);
+    }
+    check(
+        &["assert made(1) is not None and isinstance(made(1).x, int) and type(made(1).x) is int"],
+        any,
+        true,
+    );
+    check(&["assert hasattr(Solution(), 'x') and (lambda one: one is one)(Solution())"], any, true);
+    let list = "def made(x):\n    return [x]";
+    check(
+        &["assert isinstance(made(1), list) and type(made(1)) is list and made(1) is not made(1)"],
+        list,
+        true,
+    );
+    check(&["assert not isinstance(made(1), list)"], list, false);
+}
+
+#[test]
 fn contests_run_the_program_once_for_each_input() {
     let record = json!({"problem": "Sum.", "tests": {"inputs": ["1 2\n", "5 6\n", "0 0"], "outputs": ["3", "11\n", "0"]}});
     let tried = attempt(&record, "print(sum(map(int, input().split())))");

@@ -40,7 +40,7 @@ fn mixed(x: u64) -> u64 {
     (x * 7919 + 104_729) % 65537
 }
 
-/// Runs tests against a golden program and against `program`.
+/// Runs tests against a reference solution and against `program`.
 fn attempt(record: &Value, program: &str, tests: Value) -> Tried {
     testing::set_sandbox(execute);
     let settings = serde_json::from_value(json!({ "tests": 8 })).unwrap();
@@ -177,11 +177,11 @@ fn tests_that_cheat_earn_nothing() {
         "assert mix(1)",
         "assert mix(1) == 1e999",
         "assert mix(1) == float('nan')",
-        // Looking for the golden program or the tests.
+        // Looking for the reference solution or the tests.
         "assert mix.__code__.co_consts == ()",
         "assert check(mix) is None",
         "assert check(1) is None",
-        "assert golden(1) == 1",
+        "assert solution(1) == 1",
         "assert mix(*[1]) == 5",
         "assert mix(**{'x': 1}) == 5",
         "assert mix(open('/proc/self/environ').read()) == 1",
@@ -242,7 +242,7 @@ fn inputs_that_no_program_bears_are_wrong_tests() {
     }
 }
 
-/// A program does not learn of the tests by which it is judged, nor of the golden program.
+/// A program does not learn of the tests by which it is judged, nor of the reference solution.
 #[test]
 fn secrets_never_meet_programs_or_tests() {
     let (sender, jobs) = std::sync::mpsc::channel();
@@ -270,9 +270,9 @@ fn secrets_never_meet_programs_or_tests() {
             assert!(!job.contains(secret), "{secret}: {job}");
         }
     }
-    // The golden program gets inputs, and the reader gets texts.
-    let golden: Vec<_> = with("7919").into_iter().filter(|job| !job.contains("def check")).collect();
-    assert_eq!(golden.len(), 2);
-    assert!(golden.iter().all(|job| !job.contains("31415") && !job.contains("# the program")));
+    // The reference solution gets inputs, and the reader gets texts.
+    let solutions: Vec<_> = with("7919").into_iter().filter(|job| !job.contains("def check")).collect();
+    assert_eq!(solutions.len(), 2);
+    assert!(solutions.iter().all(|job| !job.contains("31415") && !job.contains("# the program")));
     assert_eq!(with("31415").len(), 1);
 }

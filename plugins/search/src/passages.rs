@@ -20,11 +20,18 @@ pub struct Shown {
     pub text: String,
 }
 
+/// A passage that agents see, and its id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    id: String,
+    passage: Shown,
+}
+
 /// Passages of an episode.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passages {
     /// Passages that agents see, oldest first.
-    shown: Vec<Shown>,
+    shown: Vec<Entry>,
     /// Ids of all passages that were found.
     ids: BTreeSet<String>,
     /// Indices of the supporting titles that were found.
@@ -39,35 +46,51 @@ impl Passages {
         self.ids.len()
     }
 
-    /// Returns the newest passages, at most `limit`, oldest first.
-    pub fn newest(&self, limit: usize) -> &[Shown] {
-        self.shown.get(self.shown.len().saturating_sub(limit)..).unwrap_or_default()
+    /// Returns the passages that agents see, oldest first.
+    pub fn shown(&self) -> impl Iterator<Item = &Shown> {
+        self.shown.iter().map(|entry| &entry.passage)
     }
 
     /// Adds passages, and returns the share of the question's evidence among them that was not found before: of its
     /// supporting passages, or all of it for the first mention of a right answer if these are unknown. Over an episode,
-    /// the shares sum up to at most 1. `length` is the number of characters of a text that agents see.
-    pub fn add(&mut self, question: &Question, found: &[Passage], length: usize) -> f64 {
+    /// the shares sum up to at most 1.
+    pub fn add(&mut self, question: &Question, found: &[Passage]) -> f64 {
         let mut share = 0.0;
         for passage in found {
-            if !self.ids.insert(passage.id.clone()) {
-                continue;
+            if self.ids.insert(passage.id.clone()) {
+                share += self.credit(question, passage);
             }
-            let (title, text) = split(&passage.text);
-            share += self.credit(question, passage, title);
-            let text = text.chars().take(length).collect();
-            self.shown.push(Shown { title: title.to_owned(), text });
         }
         share
     }
 
+    /// Shows the passages of a search as the newest ones, also those that were shown before. Those that agents see already
+    /// stay in their places. If there are more than `limit`, the oldest of other searches leave first. `length` is the number
+    /// of characters of a text that agents see.
+    pub fn show(&mut self, found: &[Passage], limit: usize, length: usize) {
+        for passage in found {
+            if self.shown.iter().any(|entry| entry.id == passage.id) {
+                continue;
+            }
+            let (title, text) = split(&passage.text);
+            let shown = Shown { title: title.to_owned(), text: text.chars().take(length).collect() };
+            self.shown.push(Entry { id: passage.id.clone(), passage: shown });
+        }
+        while self.shown.len() > limit {
+            let is_of_another_search = |entry: &Entry| found.iter().all(|passage| passage.id != entry.id);
+            let leaving = self.shown.iter().position(is_of_another_search).unwrap_or(0);
+            self.shown.remove(leaving);
+        }
+    }
+
     /// Returns the share of the evidence that a new passage has.
-    fn credit(&mut self, question: &Question, passage: &Passage, title: &str) -> f64 {
+    fn credit(&mut self, question: &Question, passage: &Passage) -> f64 {
         if question.supporting.is_empty() {
             let first = !self.mentioned && mentions(&passage.text, &question.answers);
             self.mentioned |= first;
             return f64::from(u8::from(first));
         }
+        let (title, _) = split(&passage.text);
         let names = [title, passage.id.as_str()];
         let same = |supporting: &String| {
             let normalized = normalize(supporting);
@@ -113,12 +136,12 @@ mod tests {
         let question = question("x", &["The Cat", "Dog (animal)"]);
         let mut passages = Passages::default();
         assert_eq!(
-            passages.add(&question, &[passage("1", "Cat\nIt purrs."), passage("2", "Owl\nIt hoots.")], 99),
+            passages.add(&question, &[passage("1", "Cat\nIt purrs."), passage("2", "Owl\nIt hoots.")]),
             0.5
         );
-        assert_eq!(passages.add(&question, &[passage("1", "Cat\nIt purrs.")], 99), 0.0);
-        assert_eq!(passages.add(&question, &[passage("3", "\"The Cat\"\nAnother part.")], 99), 0.0);
-        assert_eq!(passages.add(&question, &[passage("Dog (animal)", "It barks at a cat.")], 99), 0.5);
+        assert_eq!(passages.add(&question, &[passage("1", "Cat\nIt purrs.")]), 0.0);
+        assert_eq!(passages.add(&question, &[passage("3", "\"The Cat\"\nAnother part.")]), 0.0);
+        assert_eq!(passages.add(&question, &[passage("Dog (animal)", "It barks at a cat.")]), 0.5);
         assert_eq!(passages.count(), 4);
     }
 
@@ -126,28 +149,48 @@ mod tests {
     fn a_title_of_articles_is_not_that_of_a_passage_without_one() {
         let question = question("x", &["The The"]);
         let mut passages = Passages::default();
-        assert_eq!(passages.add(&question, &[passage("1", "No title.")], 99), 0.0);
-        assert_eq!(passages.add(&question, &[passage("2", "The The\nA band.")], 99), 1.0);
+        assert_eq!(passages.add(&question, &[passage("1", "No title.")]), 0.0);
+        assert_eq!(passages.add(&question, &[passage("2", "The The\nA band.")]), 1.0);
     }
 
     #[test]
     fn the_first_mention_of_an_answer_is_credited_without_titles() {
         let question = question("Rome", &[]);
         let mut passages = Passages::default();
-        assert_eq!(passages.add(&question, &[passage("1", "Paris"), passage("2", "In Rome.")], 99), 1.0);
-        assert_eq!(passages.add(&question, &[passage("3", "Rome again")], 99), 0.0);
+        assert_eq!(passages.add(&question, &[passage("1", "Paris"), passage("2", "In Rome.")]), 1.0);
+        assert_eq!(passages.add(&question, &[passage("3", "Rome again")]), 0.0);
     }
 
     #[test]
     fn the_newest_passages_are_shown_with_the_beginning_of_their_text() {
-        let question = question("x", &[]);
-        let mut passages = Passages::default();
         let long = format!("{}\nb", "t".repeat(LONGEST_TITLE + 1));
         let found = [passage("1", "A\nfirst"), passage("2", "\"B\"\nsecond"), passage("3", &long)];
-        passages.add(&question, &found, 3);
-        let shown: Vec<(&str, &str)> =
-            passages.newest(2).iter().map(|one| (one.title.as_str(), one.text.as_str())).collect();
-        assert_eq!(shown, [("B", "sec"), ("", "ttt")]);
-        assert_eq!((passages.newest(9).len(), passages.newest(0).len()), (3, 0));
+        let shown = |limit| {
+            let mut passages = Passages::default();
+            passages.show(&found, limit, 3);
+            passages.shown().map(|one| (one.title.clone(), one.text.clone())).collect::<Vec<_>>()
+        };
+        let both = [("B", "sec"), ("", "ttt")].map(|(title, text)| (title.to_owned(), text.to_owned()));
+        assert_eq!(shown(2), both);
+        assert_eq!((shown(9).len(), shown(0).len()), (3, 0));
+    }
+
+    #[test]
+    fn a_search_shows_what_it_finds_also_if_it_was_shown_before() {
+        let mut passages = Passages::default();
+        let mut shown = |found: &[&str]| {
+            let found: Vec<Passage> =
+                found.iter().map(|title| passage(title, &format!("{title}\ntext"))).collect();
+            passages.show(&found, 2, 99);
+            passages.shown().map(|one| one.title.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(&["a", "b"]), ["a", "b"]);
+        assert_eq!(shown(&["c"]), ["b", "c"]);
+        assert_eq!(shown(&["a"]), ["c", "a"], "it had left");
+        assert_eq!(shown(&["c"]), ["c", "a"], "it stays in its place");
+        assert_eq!(shown(&["d", "c"]), ["c", "d"], "the other one leaves");
+        assert_eq!(shown(&[]), ["c", "d"]);
+        assert_eq!(shown(&["b", "b"]), ["d", "b"]);
+        assert_eq!(shown(&["d", "a", "b"]), ["b", "a"], "not all of them fit");
     }
 }

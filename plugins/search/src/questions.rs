@@ -33,7 +33,7 @@ pub struct Settings {
     /// Number of passages that a query finds.
     #[schemars(range(min = 1, max = 20))]
     pub passages: u32,
-    /// Number of passages that agents see, the newest of all.
+    /// Number of passages that agents see, the newest of all. One that has left is shown again if a search finds it again.
     #[schemars(range(min = 1, max = 100))]
     pub shown: u32,
     /// Number of characters of a passage that agents see. A token has about four.
@@ -124,12 +124,12 @@ impl Environment for Questions {
         })
     }
 
-    fn view(&self, settings: &Settings, _agent: &str) -> Result<View> {
+    fn view(&self, _settings: &Settings, _agent: &str) -> Result<View> {
         Ok(View {
             question: self.question.question.clone(),
             round: self.round,
             queries: self.queries.clone(),
-            passages: self.passages.newest(settings.shown as usize).to_vec(),
+            passages: self.passages.shown().cloned().collect(),
             wanted: self.wanted.clone(),
         })
     }
@@ -189,7 +189,8 @@ impl Questions {
         }
         self.queries.push(query);
         self.wanted = None;
-        Ok(self.passages.add(&self.question, &found, settings.passage_length as usize))
+        self.passages.show(&found, settings.shown as usize, settings.passage_length as usize);
+        Ok(self.passages.add(&self.question, &found))
     }
 
     fn facts(&self) -> Facts {
@@ -319,6 +320,26 @@ mod tests {
         assert_eq!(restored, episode);
         let step = search("Xanadu Quill");
         assert_eq!(apply(&mut restored, "search", step.clone()), apply(&mut episode, "search", step));
+        assert_eq!(restored, episode);
+    }
+
+    #[test]
+    fn a_passage_that_is_found_again_is_shown_again_but_not_paid() {
+        set_corpus();
+        let settings = Settings { passages: 1, shown: 1, ..Settings::default() };
+        let step = |episode: &mut Questions, query: &str| {
+            let outcome = episode.apply(&settings, &[act("search", search(query))]).unwrap();
+            let view = episode.view(&settings, "reason").unwrap();
+            let titles: Vec<String> = view.passages.into_iter().map(|passage| passage.title).collect();
+            (titles.join(" "), outcome.facts.found, outcome.evidence.found["search"])
+        };
+        let mut episode = start();
+        assert_eq!(step(&mut episode, "Xanadu"), ("Xanadu".to_owned(), 1, 0.5));
+        assert_eq!(step(&mut episode, "Moon"), ("Moon".to_owned(), 2, 0.0));
+        let mut restored: Questions = serde_json::from_slice(&serde_json::to_vec(&episode).unwrap()).unwrap();
+        for episode in [&mut episode, &mut restored] {
+            assert_eq!(step(episode, "Xanadu"), ("Xanadu".to_owned(), 2, 0.0));
+        }
         assert_eq!(restored, episode);
     }
 

@@ -82,6 +82,7 @@ pub const CASES: &[Case] = &[
         tests: &[
             test("pl-sandbox", "work_of_the_host_is_paid_for"),
             test("pl-wasm", "calls_of_the_host_cost_fuel"),
+            test("pl-wasm", "zeros_before_the_data_are_counted_each_time"),
             test("pl-wasm", "every_handle_of_a_poll_costs_fuel"),
             test("pl-wasm", "output_that_is_discarded_costs_as_much_as_other"),
             test("pl-plugin", "all_bytes_of_a_job_are_paid_for"),
@@ -299,8 +300,13 @@ pub const CASES: &[Case] = &[
         part: "sandbox",
         attack: "two pl-hosts in two PID namespaces",
         findings: &["F10"],
-        tests: &[test("pl-sandbox", "only_owners_that_are_certainly_dead_lose_their_containers")],
-        controls: &[test("pl-sandbox", "only_owners_that_are_certainly_dead_lose_their_containers")],
+        tests: &[
+            test("pl-sandbox", "only_owners_that_are_certainly_dead_lose_their_containers"),
+            test("pl-sandbox", "a_living_process_of_another_pid_namespace_keeps_its_containers"),
+            test("pl-sandbox", "a_start_removes_containers_of_certainly_dead_owners_alone"),
+            test("pl-sandbox", "an_engine_that_answers_nonsense_or_stops_is_an_error"),
+        ],
+        controls: &[test("pl-sandbox", "a_living_process_of_another_pid_namespace_keeps_its_containers")],
     },
     Case {
         number: 21,
@@ -333,14 +339,18 @@ pub const CASES: &[Case] = &[
     Case {
         number: 23,
         part: "plugins",
-        attack: "components that take minutes to compile or describe",
+        attack: "components that take minutes or gigabytes to compile, or minutes to describe",
         findings: &["L12"],
         tests: &[
+            test("pl-wasm", "what_would_take_gigabytes_or_minutes_is_refused_before"),
             test("pl-run", "a_component_that_does_not_describe_itself_is_given_up"),
             test("pl-wasm", "a_component_of_too_many_parts_leaves_the_others_their_room"),
             test("pl-plugin", "every_beginning_of_a_plugin_is_refused"),
         ],
-        controls: &[test("pl-run", "a_component_that_does_not_describe_itself_is_given_up")],
+        controls: &[
+            test("pl-wasm", "a_short_component_takes_the_compiler_much_memory"),
+            test("pl-run", "a_component_that_does_not_describe_itself_is_given_up"),
+        ],
     },
     Case {
         number: 24,
@@ -371,16 +381,22 @@ pub const CASES: &[Case] = &[
     Case {
         number: 26,
         part: "plugins",
-        attack: "granted names that lead into the own network, slow answers",
+        attack: "granted names that lead into the own network, redirects, slow and endless answers",
         findings: &["F26"],
         tests: &[
             test("pl-plugin", "a_granted_name_does_not_lead_into_the_own_network"),
             test("pl-plugin", "a_granted_host_can_be_asked_and_no_other"),
             test("pl-plugin", "an_incomplete_answer_is_an_error"),
+            test("pl-plugin", "a_redirect_is_not_followed"),
+            test("pl-plugin", "an_answer_without_an_end_is_given_up"),
             test("pl-wasm", "only_addresses_that_the_grant_covers_are_used"),
             test("pl-wasm", "addresses_of_the_own_network_are_not_public"),
         ],
-        controls: &[test("pl-plugin", "a_granted_name_does_not_lead_into_the_own_network")],
+        controls: &[
+            test("pl-plugin", "a_granted_name_does_not_lead_into_the_own_network"),
+            test("pl-plugin", "a_redirect_is_not_followed"),
+            test("pl-plugin", "an_answer_without_an_end_is_given_up"),
+        ],
     },
     Case {
         number: 27,
@@ -461,6 +477,8 @@ pub const CASES: &[Case] = &[
             test("pl-run", "a_file_of_a_model_that_becomes_a_link_is_refused"),
             test("pl-run", "a_file_for_workers_that_becomes_a_link_is_refused"),
             test("pl-record", "what_was_added_or_removed_or_changed_is_a_difference"),
+            test("pl-record", "another_image_of_the_same_name_is_a_difference"),
+            test("pl-sandbox", "the_ids_of_an_image_are_those_of_the_engines_that_have_it"),
             test("pl-run", "links_in_a_run_are_refused"),
             test("pl-run", "a_workflow_is_a_file_of_a_few_megabytes"),
             test("pl-run", "a_failure_is_remembered_and_descriptions_share_their_time"),

@@ -46,7 +46,7 @@ impl OverrideArgs {
     pub fn command_line(&self) -> Result<Vec<Override>, CommandError> {
         let mut all = Vec::new();
         for file in &self.files {
-            let text = std::fs::read_to_string(file)
+            let text = pl_dsl::read_text(file)
                 .map_err(|e| CommandError::input(format!("cannot read {}: {e}", file.display())))?;
             let source = pl_dsl::Source { name: file.display().to_string(), text };
             all.extend(Override::from_file(&source).map_err(CommandError::input)?);
@@ -83,6 +83,30 @@ impl From<DeviceChoice> for DevicePreference {
             DeviceChoice::Auto => DevicePreference::Auto,
             DeviceChoice::Cpu => DevicePreference::Cpu,
             DeviceChoice::Cuda => DevicePreference::Cuda,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn params_are_read_from_files_of_a_few_megabytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("small.params");
+        let read =
+            |file: &PathBuf| OverrideArgs { set: Vec::new(), files: vec![file.clone()] }.command_line();
+        std::fs::write(&file, "samples = 8\n").unwrap();
+        assert_eq!(read(&file).unwrap().len(), 1);
+        std::fs::File::options().write(true).open(&file).unwrap().set_len((16 << 20) + 1).unwrap();
+        let endless = PathBuf::from("/dev/zero");
+        for (file, reason) in [(&file, "it is larger than 16 MiB"), (&endless, "it is not a file")] {
+            let expected = format!("cannot read {}: {reason}", file.display());
+            assert!(
+                matches!(read(file), Err(CommandError::Input(message)) if message == expected),
+                "{reason}"
+            );
         }
     }
 }

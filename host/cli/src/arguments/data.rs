@@ -21,12 +21,12 @@ pub struct DataListArgs {
 
 #[derive(Args)]
 pub struct DataShowArgs {
-    /// Name of the data set, or NAME:SPLIT for one split
+    /// Name of the data set, NAME:SPLIT for one split, or the path of a task file or a folder (./FOLDER, ./FOLDER:SPLIT)
     pub name: String,
 }
 
 #[derive(Args)]
 pub struct DataCheckArgs {
-    /// Name of a data set, or NAME:SPLIT for one split [default: all]
+    /// Name of a data set, NAME:SPLIT for one split, or the path of a task file or a folder [default: all]
     pub name: Option<String>,
 }

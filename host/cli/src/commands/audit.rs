@@ -46,9 +46,6 @@ fn write(audit: &Audit, out: &mut impl Write) -> std::io::Result<()> {
         let (name, percent) = (oracle.named(), 100.0 * success);
         writeln!(out, "oracle on {episodes} tasks of {name}: success {percent:.0} %, reward {reward:.2}")?;
     }
-    if let Some((low, high)) = audit.rewards {
-        writeln!(out, "rewards of a turn from {low:.2} to {high:.2}")?;
-    }
     for finding in &audit.findings {
         let severity = match finding.severity {
             FindingSeverity::Defect => "DEFECT",

@@ -1,11 +1,12 @@
 //! `pl-host data`: the data sets that workflows can name.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::Path;
 
 use pl_run::LocateError;
-use pl_run::data::{LocatedSplit, folders, splits};
-use serde_json::{Value, json};
+use pl_run::data::{LocatedSplit, folders, splits, tasks_at};
+use serde_json::{Map, Value, json};
 
 use crate::arguments::data::{DataCheckArgs, DataCommand, DataListArgs, DataShowArgs};
 use crate::exit::{CommandError, CommandResult};
@@ -73,8 +74,17 @@ fn as_json(own: &LocatedSplit) -> Value {
 }
 
 fn show(options: &DataShowArgs) -> CommandResult {
-    let splits = splits(Some(&options.name)).map_err(invalid)?;
     let mut out = visible::stdout();
+    if let Some(found) = tasks_at(&options.name).map_err(invalid)? {
+        for own in &found {
+            let files: Vec<&Path> = own.files.iter().map(|file| file.path()).collect();
+            writeln!(out, "{}", own.name)?;
+            writeln!(out, "  files  {}", paths(&files))?;
+            show_tasks(&mut out, own.tasks())?;
+        }
+        return Ok(());
+    }
+    let splits = splits(Some(&options.name)).map_err(invalid)?;
     if let Some(LocatedSplit { data, .. }) = splits.first() {
         writeln!(out, "{}: {}", data.name, data.title)?;
         writeln!(out, "  environment  {}", data.environment)?;
@@ -84,23 +94,17 @@ fn show(options: &DataShowArgs) -> CommandResult {
         writeln!(out, "\n{}", own.name())?;
         let begins: Vec<String> = own.split.files.iter().map(|prefix| format!("{prefix}*")).collect();
         match (&own.files, &own.split.hub) {
-            (Some(files), _) => writeln!(out, "  files  {}", paths(files))?,
+            (Some(files), _) => {
+                let files: Vec<&Path> = files.iter().map(|file| file.as_path()).collect();
+                writeln!(out, "  files  {}", paths(&files))?;
+            }
             (None, Some(hub)) => {
                 writeln!(out, "  fetched from {}, or put here as {}", hub.repo, begins.join(" or "))?;
             }
             (None, None) => writeln!(out, "  missing: put it here as {}", begins.join(" or "))?,
         }
-        match own.tasks() {
-            Some(Ok(tasks)) => {
-                writeln!(out, "  tasks  {}", tasks.len())?;
-                let first =
-                    tasks.into_iter().next().map(|task| Value::Object(task).to_string()).unwrap_or_default();
-                let shown: String = first.chars().take(SHOWN_TASK).collect();
-                let more = if shown.len() < first.len() { "…" } else { "" };
-                writeln!(out, "  first  {shown}{more}")?;
-            }
-            Some(Err(problem)) => writeln!(out, "  problem  {problem}")?,
-            None => {}
+        if let Some(tasks) = own.tasks() {
+            show_tasks(&mut out, tasks)?;
         }
     }
     let folders: Vec<String> =
@@ -109,34 +113,73 @@ fn show(options: &DataShowArgs) -> CommandResult {
     Ok(())
 }
 
-fn check(options: &DataCheckArgs) -> CommandResult {
-    let splits = splits(options.name.as_deref()).map_err(invalid)?;
-    let mut out = visible::stdout();
-    let (mut found, mut problems) = (0, 0);
-    for own in &splits {
-        match own.tasks() {
-            Some(Ok(tasks)) => {
-                found += 1;
-                writeln!(out, "ok       {}: {} tasks", own.name(), tasks.len())?;
+/// Writes the number of tasks and the first one, or the reason for which they can't be read.
+fn show_tasks(out: &mut impl Write, tasks: Result<Vec<Map<String, Value>>, impl Display>) -> io::Result<()> {
+    let tasks = match tasks {
+        Ok(tasks) => tasks,
+        Err(problem) => return writeln!(out, "  problem  {problem}"),
+    };
+    writeln!(out, "  tasks  {}", tasks.len())?;
+    let first = tasks.into_iter().next().map(|task| Value::Object(task).to_string()).unwrap_or_default();
+    let shown: String = first.chars().take(SHOWN_TASK).collect();
+    let more = if shown.len() < first.len() { "…" } else { "" };
+    writeln!(out, "  first  {shown}{more}")
+}
+
+/// Numbers of splits by what became of reading them.
+#[derive(Default)]
+struct Checked {
+    read: usize,
+    problems: usize,
+}
+
+impl Checked {
+    fn add(
+        &mut self,
+        out: &mut impl Write,
+        name: &str,
+        tasks: Result<Vec<Map<String, Value>>, impl Display>,
+    ) -> io::Result<()> {
+        match tasks {
+            Ok(tasks) => {
+                self.read += 1;
+                writeln!(out, "ok       {name}: {} tasks", tasks.len())
             }
-            Some(Err(problem)) => {
-                problems += 1;
-                writeln!(out, "PROBLEM  {}: {problem}", own.name())?;
+            Err(problem) => {
+                self.problems += 1;
+                writeln!(out, "PROBLEM  {name}: {problem}")
             }
-            None if options.name.is_some() => writeln!(out, "missing  {}", own.name())?,
-            None => {}
         }
     }
-    if problems > 0 {
-        return Err(CommandError::failed(format!("{problems} splits can't be read")));
+}
+
+fn check(options: &DataCheckArgs) -> CommandResult {
+    let name = options.name.as_deref();
+    let mut out = visible::stdout();
+    let mut checked = Checked::default();
+    if let Some(found) = name.map(tasks_at).transpose().map_err(invalid)?.flatten() {
+        for own in &found {
+            checked.add(&mut out, &own.name, own.tasks())?;
+        }
+    } else {
+        for own in splits(name).map_err(invalid)? {
+            match own.tasks() {
+                Some(tasks) => checked.add(&mut out, &own.name(), tasks)?,
+                None if name.is_some() => writeln!(out, "missing  {}", own.name())?,
+                None => {}
+            }
+        }
     }
-    if found == 0 {
+    if checked.problems > 0 {
+        return Err(CommandError::failed(format!("{} splits can't be read", checked.problems)));
+    }
+    if checked.read == 0 {
         return Err(CommandError::failed("none of these data sets is on this machine"));
     }
     Ok(())
 }
 
-fn paths(files: &[PathBuf]) -> String {
+fn paths(files: &[&Path]) -> String {
     match files {
         [one] => one.display().to_string(),
         [first, .., last] => format!("{} to {}, {} files", first.display(), last.display(), files.len()),

@@ -7,10 +7,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::Value;
+use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use ureq::config::RedirectAuthHeaders;
 use ureq::http::{Response, Uri, header};
@@ -41,6 +43,16 @@ pub(super) struct Client<'a> {
 
 impl<'a> Client<'a> {
     pub(super) fn new(hub: &'a Hub) -> Self {
+        static WARNING: Once = Once::new();
+        if hub.withholds_token() {
+            let endpoint = hub.endpoint.as_str();
+            WARNING.call_once(|| {
+                tracing::warn!(
+                    endpoint,
+                    "the hub is not sent the token: HF_ENDPOINT does not begin with https://"
+                );
+            });
+        }
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .redirect_auth_headers(RedirectAuthHeaders::SameHost)
@@ -221,7 +233,7 @@ impl<'a> Client<'a> {
     fn with_headers<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
         // Sizes and checksums are those of the uncompressed files.
         let request = request.header(header::ACCEPT_ENCODING, "identity");
-        match &self.hub.token {
+        match self.hub.sent_token() {
             Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {token}")),
             None => request,
         }
@@ -272,19 +284,28 @@ fn absolute_url(endpoint: &str, path: &str) -> Result<String, FetchError> {
     Ok(format!("{scheme}://{}{path}", host.unwrap_or_default()))
 }
 
-/// Checks the SHA-256 of a file. Git's hashes of small files are not checked.
+/// Checks a file by its SHA-256 or by git's hash, `SHA-1("blob LENGTH\0" + CONTENT)`. Checksums of other lengths, which only
+/// servers that stand in for the hub have, are not known and not checked.
 fn verify(name: &str, path: &Path, etag: &str) -> Result<(), FetchError> {
-    if etag.len() != 64 {
-        return Ok(());
-    }
-    let mut file = File::open(path).map_err(FetchError::Cache)?;
-    let mut hasher = Sha256::new();
-    io::copy(&mut file, &mut hasher).map_err(FetchError::Cache)?;
-    let got: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    if got == etag.to_lowercase() {
+    let file = File::open(path).map_err(FetchError::Cache)?;
+    let got = match etag.len() {
+        40 => {
+            let length = file.metadata().map_err(FetchError::Cache)?.len();
+            hash(file, Sha1::new().chain_update(format!("blob {length}\0")))
+        }
+        64 => hash(file, Sha256::new()),
+        _ => return Ok(()),
+    };
+    if got.map_err(FetchError::Cache)? == etag.to_lowercase() {
         return Ok(());
     }
     Err(damaged(name, path, "does not have its checksum on the hub".into()))
+}
+
+/// Returns the hash of what was hashed before and a file, in hexadecimal.
+fn hash(mut file: File, mut hasher: impl Digest + Write) -> io::Result<String> {
+    io::copy(&mut file, &mut hasher)?;
+    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Deletes a damaged file and returns the error.

@@ -106,6 +106,10 @@ fn explain_status(hub: &Hub, repository: &HubRepository, status: u16, code: &str
         (&repository.name, repository.noun(), repository.path(), &hub.endpoint);
     let spelling = format!("check the spelling of {repo}, upper and lower case too");
     match (status, code) {
+        (401 | 403, _) | (404, "" | "RepoNotFound") if hub.withholds_token() => format!(
+            "the {noun} does not exist, is private or gated, and {endpoint} was not sent the token: set HF_ENDPOINT to an \
+             address that begins with https://"
+        ),
         (401 | 403, "GatedRepo") => match hub.token {
             None => format!(
                 "the {noun} is gated: accept the licence of {repo} at {endpoint}/{path}, then set HF_TOKEN to a \

@@ -1,6 +1,9 @@
 //! Address, cache and token of a hub.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
+
+use ureq::http::Uri;
 
 use crate::error::Error;
 
@@ -11,7 +14,7 @@ pub struct Hub {
     pub endpoint: String,
     /// Folder of the cache, with the `models--…` folders.
     pub cache: PathBuf,
-    /// Access token for gated and private models.
+    /// Access token for gated and private models. It is sent by HTTPS, and by HTTP to this machine alone.
     pub token: Option<String>,
     /// Uses only the cache.
     pub offline: bool,
@@ -64,5 +67,59 @@ impl Hub {
             token: first(&["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"]).or_else(stored),
             offline: ["1", "ON", "YES", "TRUE"].contains(&offline.to_uppercase().as_str()),
         })
+    }
+
+    /// Returns the token to send. Returns `None` if it would pass through a network as it is.
+    pub(super) fn sent_token(&self) -> Option<&str> {
+        self.token.as_deref().filter(|_| is_confidential(&self.endpoint))
+    }
+
+    /// Returns true if there is a token that is not sent.
+    pub(super) fn withholds_token(&self) -> bool {
+        self.token.is_some() && self.sent_token().is_none()
+    }
+}
+
+/// Returns true if nobody in between can read what is sent to an address: it is encrypted, or stays on this machine.
+fn is_confidential(endpoint: &str) -> bool {
+    let Ok(uri) = endpoint.parse::<Uri>() else { return false };
+    let is_local = |host: &str| {
+        let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback())
+    };
+    uri.scheme_str() == Some("https") || uri.host().is_some_and(is_local)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_sent_encrypted_or_within_the_machine() {
+        let sends = |endpoint: &str| {
+            let (endpoint, cache) = (endpoint.to_owned(), PathBuf::new());
+            let hub = Hub { endpoint, cache, token: Some("secret".to_owned()), offline: false };
+            assert_ne!(hub.sent_token().is_some(), hub.withholds_token());
+            hub.sent_token().is_some()
+        };
+        for endpoint in [
+            "https://m.example",
+            "HTTPS://m.example/hf",
+            "http://localhost:80",
+            "http://127.1.2.3",
+            "http://[::1]:80",
+        ] {
+            assert!(sends(endpoint), "{endpoint}");
+        }
+        for endpoint in [
+            "http://m.example",
+            "http://localhost@m.example",
+            "http://localhost.m.example",
+            "http://10.0.0.1",
+            "m.example",
+            "",
+        ] {
+            assert!(!sends(endpoint), "{endpoint}");
+        }
     }
 }

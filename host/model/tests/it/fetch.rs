@@ -278,6 +278,35 @@ fn damaged_files() {
     assert_eq!(fs::read(fetch(&hub, &model).unwrap().path).unwrap(), content);
 }
 
+/// Small files have the hash that git gives them.
+#[test]
+fn damaged_small_files() {
+    let content = b"hello\n".to_vec();
+    // As `git hash-object` prints it.
+    assert_eq!(etag(&content), "ce013625030ba8dba906f756967f9e9ca394464a");
+    let (server, hub, _cache) = serve(BTreeMap::from([("m.gguf".to_owned(), content.clone())]));
+    let model = format!("hf:{REPO}/m.gguf");
+    server.set(Faults { corrupt: true, ..Faults::default() });
+    refusal(&hub, &model, &["m.gguf", "does not have its checksum", "start again"]);
+    server.set(Faults::default());
+    assert_eq!(fs::read(fetch(&hub, &model).unwrap().path).unwrap(), content);
+}
+
+#[test]
+fn a_token_is_not_sent_as_it_is_through_a_network() {
+    let (server, mut hub, _cache, content) = one_large();
+    let model = format!("hf:{REPO}/m.gguf");
+    hub.token = Some("secret".into());
+    // Another name of this machine, which is no loopback address.
+    hub.endpoint = server.endpoint().replace("127.0.0.1", "0.0.0.0");
+    server.set(Faults { status: Some((401, "GatedRepo")), ..Faults::default() });
+    refusal(&hub, &model, &["gated", "was not sent the token", "https://"]);
+    server.set(Faults::default());
+    assert_eq!(fs::read(fetch(&hub, &model).unwrap().path).unwrap(), content);
+    let requests = server.requests();
+    assert!(requests.len() >= 4 && requests.iter().all(|request| request.token.is_none()), "{requests:?}");
+}
+
 #[test]
 fn a_cache_that_is_full_or_not_a_folder() {
     let (_server, mut hub, cache, content) = one_large();

@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -22,7 +23,7 @@ pub struct Faults {
     pub ignore_ranges: bool,
     /// Difference of the stated and the real size of large files.
     pub size_error: i64,
-    /// Sends large files with a wrong byte.
+    /// Sends files with a wrong byte.
     pub corrupt: bool,
 }
 
@@ -80,10 +81,14 @@ impl Server {
     }
 }
 
+/// Returns git's hash of a small file, and the SHA-256 of a large one.
 pub fn etag(content: &[u8]) -> String {
+    let hex = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
     match content.len() {
-        0..4096 => blake3::hash(content).to_hex()[..40].to_owned(),
-        _ => Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect(),
+        length @ 0..4096 => {
+            hex(&Sha1::new().chain_update(format!("blob {length}\0")).chain_update(content).finalize())
+        }
+        _ => hex(&Sha256::digest(content)),
     }
 }
 
@@ -171,7 +176,11 @@ impl State {
         };
         let checksum = format!("\"{}\"", etag(content));
         if content.len() < 4096 {
-            return send(200, &[("ETag", checksum)], content, usize::MAX);
+            let mut content = content.clone();
+            if faults.corrupt {
+                content[0] ^= 1;
+            }
+            return send(200, &[("ETag", checksum)], &content, usize::MAX);
         }
         let size = content.len() as i64 + faults.size_error;
         let location = format!("http://localhost:{}/cdn/{name}", self.port);

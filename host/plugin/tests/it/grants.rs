@@ -1,6 +1,6 @@
 //! Restricted WASI, grants of folders and hosts, recorded output, and stack traces.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -184,7 +184,13 @@ async fn a_granted_name_does_not_lead_into_the_own_network() {
     let agent = visitor(asking(&host)).await;
     let answer = send(&agent, json!({"ask": [host, "/", false]})).await.unwrap();
     assert_eq!(answer, "refused: ErrorCode::DestinationIpProhibited");
-    // The control: the address itself is granted.
+    // The control: the name does lead to the server, for those who don't look where.
+    let mut stream = TcpStream::connect(("127.1", port)).unwrap();
+    stream.write_all(b"GET /secret HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("GET /secret HTTP/1.1"), "{answer}");
+    // The address itself is granted.
     let host = format!("127.0.0.1:{port}");
     let agent = visitor(asking(&host)).await;
     assert_eq!(send(&agent, json!({"ask": [host, "/", false]})).await.unwrap(), "200 GET / HTTP/1.1");
@@ -340,6 +346,63 @@ async fn an_incomplete_answer_is_an_error() {
             Ok(bytes) => assert_eq!(answer, format!("200 {}", "x".repeat(bytes))),
             Err(words) => assert_eq!(answer, words),
         }
+    }
+}
+
+/// A server that answers every request with `beginning`, and then with `rest` again and again, until the other side closes
+/// the connection.
+fn repeating(beginning: String, rest: Vec<u8>, pause: Duration) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            first_line(&stream);
+            let mut sent = stream.write_all(beginning.as_bytes());
+            while sent.is_ok() && !rest.is_empty() {
+                std::thread::sleep(pause);
+                sent = stream.write_all(&rest).and_then(|()| stream.flush());
+            }
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    other.set_nonblocking(true).unwrap();
+    let place = other.local_addr().unwrap();
+    let redirect =
+        format!("HTTP/1.1 302 Found\r\nLocation: http://{place}/secret\r\nContent-Length: 5\r\n\r\nmoved");
+    let host = format!("127.0.0.1:{}", repeating(redirect, Vec::new(), Duration::ZERO));
+    let agent = visitor(asking(&host)).await;
+    assert_eq!(send(&agent, json!({"ask": [host, "/", false]})).await.unwrap(), "302 moved");
+    assert!(other.accept().is_err(), "somebody has followed it");
+    // The control: it leads to a server that can be reached.
+    let _follower = TcpStream::connect(place).unwrap();
+    assert!(other.accept().is_ok());
+}
+
+#[tokio::test]
+async fn an_answer_without_an_end_is_given_up() {
+    let chunked = || "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned();
+    let timeout = Duration::from_millis(50);
+    let ask = async |beginning: String, rest: &[u8], pause| {
+        let host = format!("127.0.0.1:{}", repeating(beginning, rest.to_vec(), pause));
+        let agent = visitor(PluginSpec { timeout, ..asking(&host) }).await;
+        send(&agent, json!({"ask": [host, "/", false]})).await
+    };
+    // The control: one that ends.
+    let whole = ask(chunked() + "1\r\nx\r\n0\r\n\r\n", b"", Duration::ZERO).await;
+    assert_eq!(whole.unwrap(), "200 x");
+    let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+    let much = ask(chunked(), chunk.as_bytes(), Duration::ZERO).await;
+    assert_eq!(much.unwrap(), "refused: ErrorCode::HttpResponseBodySize(Some(4194304))");
+    // Little by little, so that no pause is long: in the body, and in a header.
+    let pause = Duration::from_millis(5);
+    for (beginning, rest) in [(chunked(), "1\r\nx\r\n"), ("HTTP/1.1 200 OK\r\nx: ".to_owned(), "x")] {
+        let Error::Call(error) = ask(beginning, rest.as_bytes(), pause).await.unwrap_err() else { panic!() };
+        assert_eq!(error.cause, Cause::Fault(GuestFault::WaitTooLong { limit: 20 * timeout }));
     }
 }
 

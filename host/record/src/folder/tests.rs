@@ -22,6 +22,7 @@ fn lock() -> Lock {
         dtypes: BTreeMap::new(),
         starts: BTreeMap::new(),
         data: BTreeMap::new(),
+        images: BTreeMap::new(),
         permissions: BTreeSet::new(),
     }
 }

@@ -27,6 +27,8 @@ pub enum Strategy {
     Alternate(usize, usize),
     /// The oracle's actions in another task, which they solve.
     OtherSolution,
+    /// Moves of an agent that lead back to an earlier state, again and again.
+    Loop,
     /// An answer that the user gave.
     Given(String),
 }
@@ -42,6 +44,7 @@ impl fmt::Display for Strategy {
                 write!(f, "an alternation of fragments {} and {}", first + 1, second + 1)
             }
             Strategy::OtherSolution => f.write_str("the oracle's solution of another task"),
+            Strategy::Loop => f.write_str("a loop of known moves"),
             Strategy::Given(text) => write!(f, "the answer {text:?}"),
         }
     }
@@ -168,8 +171,8 @@ impl Adversary {
             words.get(index % words.len().max(1)).cloned().unwrap_or_default()
         };
         match &self.strategy {
-            // Solutions are actions, which no agent parses.
-            Strategy::Empty | Strategy::OtherSolution => String::new(),
+            // Solutions and moves are actions, which no agent parses.
+            Strategy::Empty | Strategy::OtherSolution | Strategy::Loop => String::new(),
             Strategy::Given(text) => text.clone(),
             Strategy::Echo => prompt.messages.last().map(|(_, text)| text.clone()).unwrap_or_default(),
             Strategy::Random => numbered(usize::from(u16::from_le_bytes([seed[0], seed[1]]))).await,

@@ -60,6 +60,15 @@ pub(super) fn other_solutions(traces: &[Trace]) -> HashMap<String, EpisodeAction
     solutions.collect()
 }
 
+/// Returns all actions of episodes.
+pub(super) fn all_actions(traces: &[Trace]) -> EpisodeActions {
+    let mut all = EpisodeActions::new();
+    for (agent, actions) in traces.iter().flat_map(actions_of) {
+        all.entry(agent).or_default().extend(actions);
+    }
+    all
+}
+
 fn actions_of(trace: &Trace) -> EpisodeActions {
     let mut actions = EpisodeActions::new();
     for event in &trace.events {
@@ -241,25 +250,13 @@ impl Generate for Silent {
 
 #[cfg(test)]
 mod tests {
-    use pl_dsl::workflow::Rollout;
-    use pl_rollout::{EpisodeEnd, EventPosition, TraceEvent};
-    use pl_types::{Phase, StreamKey};
-
     use super::*;
+    use crate::audit::fixtures;
 
     fn trace(task: &str, action: &str, success: bool) -> Trace {
-        let position = EventPosition { node_visit: 0, candidate: None, agent: Some("one".to_owned()) };
-        Trace {
-            key: StreamKey { seed: 0, phase: Phase::Play, step: 0, task: 0, sample: 0, attempt: 0 },
-            scenario: None,
-            design: None,
-            task: Task { id: task.to_owned(), data: "{}".to_owned() },
-            mode: Rollout::Flat,
-            candidates: 1,
-            suspends: false,
-            events: vec![TraceEvent { position, kind: EventKind::Action(action.to_owned()) }],
-            end: EpisodeEnd { success, truncated: false, turns: 1, tokens: 0, failure: None },
-        }
+        let mut trace = fixtures::trace(task, Some("one"), vec![EventKind::Action(action.to_owned())]);
+        trace.end.success = success;
+        trace
     }
 
     #[test]
@@ -278,5 +275,6 @@ mod tests {
         let expected = expected.map(|(task, action)| (task.to_owned(), action.to_owned()));
         assert_eq!(others(&traces), BTreeMap::from(expected));
         assert!(others(&traces[..2]).is_empty() && others(&[]).is_empty());
+        assert_eq!(all_actions(&traces)["one"], ["yes", "yes", "unsolved", "no"]);
     }
 }

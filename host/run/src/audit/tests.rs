@@ -1,8 +1,10 @@
+use super::judge::judge_oracle;
+use super::leaks::Leak;
 use super::*;
 
 fn result(strategy: Strategy, success: f64, unsolved: Option<[f64; 3]>) -> AdversaryResult {
-    let example = String::new();
-    AdversaryResult { strategy, example, episodes: 10, success, reward: 0.0, unsolved, faults: 0 }
+    let (example, fault) = (String::new(), None);
+    AdversaryResult { strategy, example, episodes: 10, success, reward: 0.0, unsolved, faults: 0, fault }
 }
 
 fn judge(adversaries: Vec<AdversaryResult>) -> Vec<FindingSeverity> {
@@ -10,9 +12,20 @@ fn judge(adversaries: Vec<AdversaryResult>) -> Vec<FindingSeverity> {
 }
 
 fn judge_with(adversaries: Vec<AdversaryResult>, oracle: Vec<OracleResult>) -> Vec<FindingSeverity> {
+    let findings = audit(adversaries, oracle).judge(&[], true);
+    findings.into_iter().map(|finding| finding.severity).collect()
+}
+
+fn audit(adversaries: Vec<AdversaryResult>, oracle: Vec<OracleResult>) -> Audit {
     let (shared_tasks, findings) = (Vec::new(), Vec::new());
-    let audit = Audit { scenario: None, adversaries, oracle, rewards: None, shared_tasks, findings };
-    audit.judge(&BTreeMap::new(), true).into_iter().map(|finding| finding.severity).collect()
+    let (rewards, declared_rewards) = (None, None);
+    Audit { scenario: None, adversaries, oracle, rewards, declared_rewards, shared_tasks, findings }
+}
+
+/// Texts of the findings of a severity.
+fn texts(findings: &[Finding], severity: FindingSeverity) -> Vec<&str> {
+    let own = findings.iter().filter(|finding| finding.severity == severity);
+    own.map(|finding| finding.text.as_str()).collect()
 }
 
 #[test]
@@ -61,4 +74,54 @@ fn an_oracle_that_solves_nothing_is_a_defect_and_a_missing_one_is_not() {
     assert_eq!(judge_with(Vec::new(), vec![silent(), oracle(1.0, 1.0)]), [Defect, Ok, Ok, Ok]);
     assert_eq!(judge_with(Vec::new(), vec![silent(), silent()]), [Look, Ok, Ok]);
     assert_eq!(judge_oracle(&silent()).text, "the oracle solves none of the 10 tasks of train (level 3)");
+}
+
+#[test]
+fn rewards_beyond_the_declared_range_are_a_defect_and_those_near_the_limit_of_the_host_are_noted() {
+    use FindingSeverity::{Defect, Look, Ok};
+    let range = |rewards, declared_rewards| {
+        let own = audit(Vec::new(), Vec::new());
+        let findings = Audit { rewards: Some(rewards), declared_rewards, ..own }.judge(&[], true);
+        let own = findings.into_iter().find(|finding| finding.text.starts_with("parts of rewards"));
+        own.map(|finding| (finding.severity, finding.text)).expect("a finding on the range")
+    };
+    let (severity, text) = range((-1.0, 2.5), None);
+    assert_eq!(severity, Ok);
+    assert_eq!(
+        text,
+        "parts of rewards are from -1.00 to 2.50, no range is declared, and more than 1000000 or less than -1000000 \
+         costs the episode"
+    );
+    assert_eq!(range((-1.0, 2e5), None).0, Look);
+    assert_eq!(range((-2e5, 0.0), None).0, Look);
+    assert_eq!(range((-1.0, 2.5), Some((-1.0, 2.5))).0, Ok);
+    let (severity, text) = range((-1.0, 2.5), Some((0.0, 3.0)));
+    assert_eq!(severity, Defect);
+    assert_eq!(text, "parts of rewards are from -1.00 to 2.50, and declared from 0.00 to 3.00");
+    assert_eq!(range((0.0, 3.5), Some((0.0, 3.0))).0, Defect);
+}
+
+#[test]
+fn the_first_fault_says_why_a_plugin_failed() {
+    let refused = "task 1, score: the team's reward is 2000000, but rewards are between -1000000 and 1000000";
+    let faulty =
+        AdversaryResult { faults: 3, fault: Some(refused.to_owned()), ..result(Strategy::Empty, 0.0, None) };
+    let findings = audit(vec![faulty], Vec::new()).judge(&[], true);
+    let expected = format!("the empty answer makes a plugin fail in 3 episodes; the first: {refused}");
+    assert_eq!(texts(&findings, FindingSeverity::Look), [expected]);
+}
+
+#[test]
+fn evidence_that_prompts_hold_by_chance_is_no_leak() {
+    let noted = |share, others| {
+        let leak = Leak { path: "/gold".to_owned(), share, others };
+        let findings = audit(Vec::new(), Vec::new()).judge(&[leak], true);
+        texts(&findings, FindingSeverity::Look).iter().map(|text| (*text).to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(noted(0.6, None), ["the evidence at /gold stands in prompts of 60 % of the tasks"]);
+    assert_eq!(
+        noted(1.0, Some(0.25)),
+        ["the evidence at /gold stands in prompts of 100 % of the tasks, and that of other tasks in 25 %"]
+    );
+    assert!(noted(0.4, None).is_empty() && noted(1.0, Some(0.6)).is_empty());
 }

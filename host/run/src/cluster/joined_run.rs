@@ -77,6 +77,10 @@ impl JoinedRun {
         if part == Part::Trains {
             now.device.clone_from(&manifest.lock.device);
         }
+        // Programs that other machines run are in their containers.
+        if checked.own_containers().is_none() {
+            now.images.clone_from(&manifest.lock.images);
+        }
         check_lock(run, &manifest.lock, now)?;
         Ok(JoinedRun { checked, session })
     }

@@ -27,12 +27,6 @@ pub enum LocateError {
     /// A task file is missing.
     #[error("there is no task file {}", .0.display())]
     NoTaskFile(PathBuf),
-    /// A folder stands in place of a task file.
-    #[error(
-        "{} is a folder: name a task file in it (.jsonl, .jsonl.gz, .json or .parquet), or a split of `pl-host data list`",
-        .0.display()
-    )]
-    TaskFolder(PathBuf),
     /// A data set has no such split, or its files can't be read.
     #[error(transparent)]
     Data(Box<pl_data::Error>),

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use pl_data::FolderSplit;
 use pl_dsl::Override;
 use pl_dsl::settings::{self, SettingKind};
 
@@ -44,7 +45,9 @@ impl GrantedAccess {
             let is_chosen = resolve(&named) == resolved && (!is_inside || resolved.starts_with(&root));
             is_chosen.then_some(resolved)
         };
-        let paths = texts.iter().flat_map(|text| [folder.join(text), PathBuf::from(text)]);
+        // A folder of tasks may have a split after its path.
+        let named = texts.iter().flat_map(|text| FolderSplit::readings(text)).map(|(path, _)| path);
+        let paths = named.flat_map(|path| [folder.join(path), PathBuf::from(path)]);
         let paths = paths.filter_map(chosen).collect();
         GrantedAccess { root, texts, paths, allowed: Permissions::default() }
     }
@@ -129,11 +132,13 @@ mod tests {
             "fleet.addresses=[\"http://10.0.0.1:8000\", \"http://10.0.0.2:8000\"]",
             "samples=8",
             "where=..",
+            "held_out.tasks=/sets/math:main:test",
         ]);
         let given = GrantedAccess::new(&overrides, &root);
         let reads = |path: &Path| given.has(&Access::read(path), "as in the file");
         assert!(reads(Path::new("/data/gsm8k.jsonl")) && reads(&root.join("../sets/test.jsonl")));
         assert!(!reads(Path::new("/data/other.jsonl")) && !reads(&root.join("../other")));
+        assert!(reads(Path::new("/sets/math/data/test.parquet")) && !reads(Path::new("/sets/other")));
         let sends = |address: &str| given.has(&Access::net(address), address);
         assert!(sends("http://10.0.0.2:8000") && !sends("http://10.0.0.3:8000"));
     }

@@ -1,13 +1,11 @@
 //! Decision about the files that a workflow names.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pl_types::{CheckOpened, SourcePath};
-use rustix::fs::OFlags;
+use pl_types::{CheckOpened, SourcePath, open_file};
 
 use super::granted_access::GrantedAccess;
 use super::path::{links_out_of, resolve};
@@ -62,9 +60,7 @@ impl ReadPolicy {
     /// [`OpenError`].
     pub fn open(&self, path: &Path) -> Result<File, OpenError> {
         self.check(path).map_err(OpenError::NotAllowed)?;
-        // Opening a pipe would wait for a writer.
-        let file =
-            OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+        let file = open_file(path)?;
         self.check_opened(&file)?;
         Ok(file)
     }
@@ -283,12 +279,22 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_opened_without_waiting() {
+    fn a_pipe_is_refused_without_waiting() {
         let folder = tempfile::tempdir().unwrap();
         let project = folder.path().canonicalize().unwrap();
-        let made = std::process::Command::new("mkfifo").arg(project.join("pipe")).status().unwrap();
-        assert!(made.success());
         let reads = ReadPolicy::new(SharedPermissions::default(), GrantedAccess::new([], &project));
-        assert!(!reads.open(&project.join("pipe")).unwrap().metadata().unwrap().is_file());
+        // Each is what a plain file is in a project: a model in one file, tasks and a corpus.
+        for (name, read) in
+            [("model.gguf", READS[0].1), ("tasks.json", READS[4].1), ("passages.jsonl", READS[5].1)]
+        {
+            let pipe = project.join(name);
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            let refused = reads.open(&pipe).unwrap_err().to_string();
+            assert!(refused.contains("it is not a file"), "{name}: {refused}");
+            for source in [reads.source(&pipe).unwrap(), SourcePath::from(&pipe)] {
+                let refused = read(source).unwrap_err();
+                assert!(refused.contains("it is not a file"), "{name}: {refused}");
+            }
+        }
     }
 }

@@ -48,13 +48,16 @@ impl TaskPlan {
     }
 }
 
-/// Returns a task file and its number of records.
-fn records(checked: &CheckedWorkflow, path: &str) -> Result<(PathBuf, u64), Error> {
-    let source = checked.task_file(path).map_err(Error::LocateTasks)?;
-    let path = source.path().to_path_buf();
-    check_planned(checked, &path)?;
-    let count = pl_data::count_records(source).map_err(|error| Error::LocateTasks(error.into()))?;
-    Ok((path, count))
+/// Returns a task file, or the first of a folder's split, and the number of records.
+fn records(checked: &CheckedWorkflow, written: &str) -> Result<(PathBuf, u64), Error> {
+    let sources = checked.task_sources(written).map_err(Error::LocateTasks)?;
+    let mut count = 0;
+    for source in &sources {
+        check_planned(checked, source.path())?;
+        count += pl_data::count_records(source).map_err(|error| Error::LocateTasks(error.into()))?;
+    }
+    let first = sources.first().map_or_else(|| written.into(), |source| source.path().to_path_buf());
+    Ok((first, count))
 }
 
 /// Checks that a file may be read, that it is one, and that it does not take minutes.

@@ -55,7 +55,8 @@ fn assert_versions(run: &Path, staleness: u64) -> usize {
     let count: usize = recorded.iter().map(|line| line.completions.len()).sum();
     assert!(count >= all.len(), "{count} of {}", all.len());
     // The shares of the tokens by their age, and those of mixed completions, are in the metrics.
-    let mixed = |line: &serde_json::Value| line["policies"]["first"]["mixed_versions"].as_f64().unwrap() > 0.0;
+    let mixed =
+        |line: &serde_json::Value| line["policies"]["first"]["mixed_versions"].as_f64().unwrap() > 0.0;
     assert_eq!(metrics(run, "step").iter().any(mixed), changes > 0);
     changes
 }

@@ -45,6 +45,11 @@ pub async fn describe(engine: &DockerEngine, docker: &Docker, image: &str) -> Re
     Ok(format!("{image}, {size} MiB"))
 }
 
+/// Returns the id of the image: the hash of its content and configuration. Returns `None` if the engine gives none.
+pub async fn id(engine: &DockerEngine, docker: &Docker, image: &str) -> Result<Option<String>, DockerError> {
+    Ok(inspect(engine, docker, image).await?.id)
+}
+
 async fn inspect(engine: &DockerEngine, docker: &Docker, image: &str) -> Result<ImageInspect, DockerError> {
     docker.inspect_image(image).await.map_err(|error| match error {
         BollardError::DockerResponseServerError { status_code: 404, .. } => {

@@ -67,6 +67,11 @@ fn start_time(pid: u32) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    use pl_testing::{Requirement, skip_or_fail};
+
     use super::*;
 
     #[test]
@@ -92,5 +97,44 @@ mod tests {
         assert!(!dead("here boot-2 7 100") && !dead(""), "another form");
         let own = owner();
         assert!(!is_dead(&own), "{own}");
+    }
+
+    #[test]
+    #[ignore = "the process that the next test starts"]
+    fn a_process_that_prints_its_owner() {
+        println!("\nowner={}", owner());
+        // It lives until it is judged.
+        let _ = std::io::stdin().read_line(&mut String::new());
+    }
+
+    #[test]
+    fn a_living_process_of_another_pid_namespace_keeps_its_containers() {
+        let test = "docker::owner::tests::a_process_that_prints_its_owner";
+        let started = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--pid", "--fork", "--mount-proc"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--ignored", "--nocapture"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let printed = started.ok().and_then(|mut process| {
+            let mut lines = BufReader::new(process.stdout.take()?).lines().map_while(Result::ok);
+            let owner = lines.find_map(|line| line.strip_prefix("owner=").map(str::to_owned))?;
+            Some((process, owner))
+        });
+        let Some((mut process, other)) = printed else {
+            return skip_or_fail(Requirement::Docker, "no PID namespace can be made");
+        };
+        assert!(!is_dead(&other), "{other}");
+        // The control: without its namespace it is taken for dead, as its number means another process here or none.
+        let parts: Vec<&str> = other.split(' ').collect();
+        let here = Namespace { machine: "here/5f".to_owned(), boot: "boot".to_owned(), ..Namespace::own() };
+        let judged = |pids: &str| {
+            let owner = format!("here/5f boot {pids} {} {}", parts[3], parts[4]);
+            is_dead_in(&here, &owner, start_time)
+        };
+        assert!(!judged(parts[2]) && judged(&here.pids), "{other}");
+        drop(process.stdin.take());
+        process.wait().unwrap();
     }
 }

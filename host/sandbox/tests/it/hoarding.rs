@@ -124,6 +124,10 @@ const HOST_WORK: &[(&str, &str)] = &[
         "moved folders",
         "import os\nfor i in range(2000): os.makedirs(f'a/{i}')\nwhile True:\n    os.rename('a', 'b')\n    os.rename('b', 'a')",
     ),
+    (
+        "zeros before a byte",
+        "import os\nfd = os.open('f', os.O_WRONLY | os.O_CREAT)\nwhile True:\n    os.pwrite(fd, b'x', 65535)\n    os.ftruncate(fd, 0)",
+    ),
     ("open and close", "import os\nopen('f', 'w').close()\nwhile True: os.close(os.open('f', os.O_RDONLY))"),
 ];
 

@@ -91,6 +91,7 @@ pub fn create(runs: &Path, name: &str, seed: u64) -> (PathBuf, RunFolder) {
         dtypes: [].into(),
         starts: [].into(),
         data: [].into(),
+        images: [].into(),
         permissions: [].into(),
     };
     let workflow = json!({ "folder": "/", "workflow": {

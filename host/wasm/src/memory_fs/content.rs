@@ -86,20 +86,28 @@ impl Content {
         read
     }
 
-    /// Writes at `offset`. The bytes before the failure of a page are written.
-    pub(super) fn write(&mut self, offset: u64, data: &[u8], budget: &MemoryBudget) -> Result<(), Exhausted> {
+    /// Writes at `offset`, and returns the number of bytes before the data that became zeros of a page. The bytes before the
+    /// failure of a page are written.
+    pub(super) fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        budget: &MemoryBudget,
+    ) -> Result<u64, Exhausted> {
+        let mut zeroed = 0;
         for (number, range) in spans(offset, data.len()) {
             let page = match self.pages.entry(number) {
                 Entry::Vacant(vacant) => vacant.insert(Page::new(budget)?),
                 Entry::Occupied(occupied) => occupied.into_mut(),
             };
             let end = range.start + range.length;
+            zeroed += range.start.saturating_sub(page.bytes.len()) as u64;
             page.extend(end)?;
             page.bytes[range.start..end]
                 .copy_from_slice(&data[range.position..range.position + range.length]);
             self.size = self.size.max(number * PAGE as u64 + end as u64);
         }
-        Ok(())
+        Ok(zeroed)
     }
 
     /// Sets the size. A larger file gets a hole; the pages after the end of a smaller one are freed.
@@ -214,6 +222,20 @@ mod tests {
         drop(content);
         // Nothing is left.
         budget.take(1 << 20).unwrap();
+    }
+
+    #[test]
+    fn zeros_before_the_data_are_counted_each_time() {
+        let budget = MemoryBudget::new(1 << 20);
+        let mut content = Content::new();
+        let write = |content: &mut Content, offset| content.write(offset, b"x", &budget).unwrap();
+        assert_eq!([write(&mut content, 40_000), write(&mut content, 40_000)], [40_000, 0]);
+        content.resize(10);
+        assert_eq!([write(&mut content, 40_000), write(&mut content, 40_001)], [39_990, 0]);
+        // Only those of the page: a hole has no zeros.
+        assert_eq!(write(&mut content, 3 * PAGE as u64 + 5), 5);
+        content.resize(0);
+        assert_eq!(write(&mut content, 0), 0);
     }
 
     #[test]

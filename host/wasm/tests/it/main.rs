@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test crate: a panic is how a test fails")]
 
+mod compile;
 mod limits;
 mod load;
 mod module;

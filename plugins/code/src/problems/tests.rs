@@ -165,10 +165,10 @@ fn impossible_settings_are_refused() {
 }
 
 /// A contest: twice the input. Inputs 1 and 2 are hidden tests.
-fn contest(golden: bool) -> Problems {
+fn contest(solution: bool) -> Problems {
     let mut record = json!({"problem": "Double it.", "tests": {"inputs": ["1", "2"], "outputs": ["2", "4"]}});
-    if golden {
-        record["solution"] = "golden".into();
+    if solution {
+        record["solution"] = "reference".into();
     }
     Problems::start(&Settings::default(), &Task::new("1", &record).unwrap(), 0).unwrap()
 }
@@ -177,7 +177,7 @@ fn contest(golden: bool) -> Problems {
 fn double(job: &Job) -> Verdict {
     let number: i64 = job.stdin.trim().parse().unwrap_or(0);
     let printed = match job.source.as_str() {
-        "golden" | "right" => 2 * number,
+        "reference" | "right" => 2 * number,
         "for hidden" if number < 3 => 2 * number,
         // Right for 2 alone.
         "square" => number * number,
@@ -238,7 +238,7 @@ fn a_coder_and_a_tester_agree() {
 }
 
 #[test]
-fn without_a_golden_program_one_that_passed_decides() {
+fn without_a_reference_solution_a_program_that_passed_decides() {
     testing::set_sandbox(double);
     let mut episode = contest(false);
     let right = || tests("tester", &[(2, 4), (5, 10), (7, 14)]);
@@ -265,7 +265,7 @@ fn tests_meet_the_program_of_their_own_step() {
     let outcome = apply(&mut episode, &[nothing]);
     assert!(outcome.facts.agreed && outcome.facts.tested);
     assert!(!apply(&mut episode, &[act("coder", "square")]).facts.agreed);
-    assert!(apply(&mut episode, &[act("coder", "golden")]).facts.agreed);
+    assert!(apply(&mut episode, &[act("coder", "reference")]).facts.agreed);
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn with_feedback_by_tests_no_view_shows_hidden_results() {
     assert_eq!(views, vec![(Tally::default(), None); 3]);
 }
 
-/// Hidden tests and the golden program are in no view, in no job of a program, and in no evidence.
+/// Hidden tests and the reference solution are in no view, in no job of a program, and in no evidence.
 #[test]
 fn secrets_stay_in_their_jobs() {
     let (jobs, seen) = std::sync::mpsc::channel();
@@ -298,12 +298,12 @@ fn secrets_stay_in_their_jobs() {
         shown.push(json!(outcome.evidence).to_string());
         shown.push(json!(episode.view(&Settings::default(), "tester").unwrap()).to_string());
     }
-    assert!(shown.iter().all(|text| !text.contains("golden")), "{shown:?}");
+    assert!(shown.iter().all(|text| !text.contains("reference")), "{shown:?}");
     let inputs = |name: &str| -> Vec<String> {
         seen.try_iter().filter(|(source, _)| source == name).map(|(_, stdin)| stdin).collect()
     };
-    // The golden program runs on written tests alone.
-    assert_eq!(inputs("golden"), ["7", "8"]);
+    // The reference solution runs on written tests alone.
+    assert_eq!(inputs("reference"), ["7", "8"]);
 }
 
 #[test]
@@ -383,9 +383,9 @@ proptest::proptest! {
     /// No sequence of steps pays an agent more than 1 of its own and 1 of the team's, and none pays twice for a step that is
     /// repeated. A restored copy continues in the same way.
     #[test]
-    fn no_loop_pays(actions in proptest::collection::vec(actions(), 1..12), golden: bool) {
+    fn no_loop_pays(actions in proptest::collection::vec(actions(), 1..12), solution: bool) {
         testing::set_sandbox(double);
-        let mut episode = contest(golden);
+        let mut episode = contest(solution);
         let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         for action in actions {
             let agent = action.agent.clone();

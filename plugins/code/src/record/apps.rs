@@ -3,7 +3,7 @@
 use pl_sdk::prelude::*;
 use serde_json::Value;
 
-use super::contests::{golden, whole_programs};
+use super::contests::{reference_solution, whole_programs};
 use super::{Cases, Problem, Record, Tests};
 use crate::candidate::Call;
 use crate::cases::{CallCase, Case};
@@ -33,7 +33,7 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
     if inputs.len() != outputs.len() {
         return Err(bad("its `input_output` has different numbers of `inputs` and `outputs`"));
     }
-    let golden = golden(record.solution.as_ref(), record.solutions.as_ref());
+    let solution = reference_solution(record.solution.as_ref(), record.solutions.as_ref());
     let question = record.question.unwrap_or_default();
     let pairs = inputs.iter().zip(&outputs);
     let Some(name) = fn_name else {
@@ -43,7 +43,7 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
         let case = |(input, output): (&Value, &Value)| -> Result<Case> {
             Ok(Case::Input { input: text(input)?, output: text(output)? })
         };
-        return whole_programs(&question, pairs.map(case).collect::<Result<Vec<_>>>()?, golden, &bad);
+        return whole_programs(&question, pairs.map(case).collect::<Result<Vec<_>>>()?, solution, &bad);
     };
     let function = Function::new(name, record.starter_code.as_deref());
     let case = |(input, output): (&Value, &Value)| -> Result<Case> {
@@ -55,7 +55,7 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
         Ok(function.case(args, [Some(output), inner].into_iter().flatten()))
     };
     let cases = pairs.map(case).collect::<Result<Vec<_>>>()?;
-    function.problem(&question, cases, golden, &bad)
+    function.problem(&question, cases, solution, &bad)
 }
 
 /// Returns a text, or the lines of a list as one.
@@ -95,7 +95,7 @@ impl Function {
         self,
         question: &str,
         cases: Vec<Case>,
-        golden: Option<String>,
+        solution: Option<String>,
         bad: impl Fn(&str) -> Error,
     ) -> Result<Problem> {
         if cases.is_empty() {
@@ -111,7 +111,7 @@ impl Function {
         Ok(Problem {
             text: format!("{}\n\n{task}", question.trim()),
             tests,
-            golden,
+            solution,
             functions: vec![function],
         })
     }

@@ -57,8 +57,8 @@ pub fn from_contest(record: Record, bad: impl Fn(&str) -> Error) -> Result<Probl
             .ok_or_else(|| bad("its `tests` have different numbers of `inputs` and `outputs`"))?,
         None => Vec::new(),
     };
-    let golden = golden(record.solution.as_ref(), record.solutions.as_ref());
-    whole_programs(&record.problem.unwrap_or_default(), cases, golden, bad)
+    let solution = reference_solution(record.solution.as_ref(), record.solutions.as_ref());
+    whole_programs(&record.problem.unwrap_or_default(), cases, solution, bad)
 }
 
 /// Converts a CodeContests record: given cases, then generated ones up to [`MAX_CASES`].
@@ -69,19 +69,19 @@ pub fn from_code_contests(record: Record, bad: impl Fn(&str) -> Error) -> Result
         cases.extend(list.ok_or_else(|| bad("its tests have different numbers of `input` and `output`"))?);
     }
     cases.truncate(MAX_CASES);
-    let golden = record.solutions.as_ref().and_then(|solutions| {
+    let solution = record.solutions.as_ref().and_then(|solutions| {
         let languages = solutions.get("language")?.as_array()?;
         let place = languages.iter().position(|language| language.as_i64() == Some(PYTHON_3))?;
         solutions.get("solution")?.get(place)?.as_str().map(str::to_owned)
     });
-    whole_programs(&record.description.unwrap_or_default(), cases, golden, bad)
+    whole_programs(&record.description.unwrap_or_default(), cases, solution, bad)
 }
 
 /// Returns a problem for whole programs.
 pub fn whole_programs(
     text: &str,
     cases: Vec<Case>,
-    golden: Option<String>,
+    solution: Option<String>,
     bad: impl Fn(&str) -> Error,
 ) -> Result<Problem> {
     if cases.is_empty() {
@@ -92,11 +92,11 @@ pub fn whole_programs(
         text.trim()
     );
     let tests = Tests::Cases(Cases { prelude: String::new(), cases });
-    Ok(Problem { text, tests, golden, functions: Vec::new() })
+    Ok(Problem { text, tests, solution, functions: Vec::new() })
 }
 
-/// Returns the one solution, or the first of several: a list, or its JSON text.
-pub fn golden(solution: Option<&Value>, solutions: Option<&Value>) -> Option<String> {
+/// Returns the reference solution: the one solution, or the first of several, which are a list or its JSON text.
+pub fn reference_solution(solution: Option<&Value>, solutions: Option<&Value>) -> Option<String> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let first = |list: &Value| list.get(0).and_then(text);
     let listed = || match solutions? {

@@ -29,8 +29,8 @@ pub fn from_human_eval(record: Record, bad: impl Fn(&str) -> Error) -> Result<Pr
         shown: Vec::new(),
     };
     let text = format!("Complete this function:\n```python\n{}\n```", prompt.trim());
-    let golden = record.canonical_solution.map(|body| format!("{prompt}{body}"));
-    Ok(Problem { text, tests: Tests::Asserts(asserts), golden, functions: vec![entry] })
+    let solution = record.canonical_solution.map(|body| format!("{prompt}{body}"));
+    Ok(Problem { text, tests: Tests::Asserts(asserts), solution, functions: vec![entry] })
 }
 
 /// Converts an MBPP record, in which a function is described in words.
@@ -49,8 +49,8 @@ pub fn from_mbpp(record: Record, shown: u32, bad: impl Fn(&str) -> Error) -> Res
         }
     }
     let asserts = Asserts { prelude: String::new(), names, code: asserts, shown };
-    let golden = (!code.trim().is_empty()).then_some(code);
-    Ok(Problem { text, tests: Tests::Asserts(asserts), golden, functions })
+    let solution = (!code.trim().is_empty()).then_some(code);
+    Ok(Problem { text, tests: Tests::Asserts(asserts), solution, functions })
 }
 
 /// Returns the text of an MBPP record and the tests that it shows.

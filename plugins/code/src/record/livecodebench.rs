@@ -4,7 +4,7 @@ use pl_sdk::prelude::*;
 use serde_json::Value;
 
 use super::apps::Function;
-use super::contests::{golden, whole_programs};
+use super::contests::{reference_solution, whole_programs};
 use super::packed::{self, PackedError};
 use super::{Problem, Record};
 use crate::cases::Case;
@@ -32,7 +32,7 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
         let list = read_rows(list.unwrap_or_default());
         rows.extend(list.map_err(|reason| bad(&format!("its `{name}` can't be read: {reason}")))?);
     }
-    let golden = golden(record.solution.as_ref(), record.solutions.as_ref());
+    let solution = reference_solution(record.solution.as_ref(), record.solutions.as_ref());
     let question = record.question_content.unwrap_or_default();
     let other = rows.iter().find(|row| !["stdin", "functional"].contains(&row.testtype.as_str()));
     if let Some(row) = other {
@@ -40,7 +40,7 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
     }
     if rows.iter().all(|row| row.testtype == "stdin") {
         let case = |Row { input, output, .. }| Case::Input { input, output };
-        return whole_programs(&question, rows.into_iter().map(case).collect(), golden, bad);
+        return whole_programs(&question, rows.into_iter().map(case).collect(), solution, bad);
     }
     let metadata = match record.metadata.unwrap_or_default() {
         Value::String(text) => serde_json::from_str(&text).unwrap_or_default(),
@@ -64,7 +64,7 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
         Ok(function.case(&args, [&output]))
     };
     let cases = rows.iter().map(case).collect::<Result<Vec<_>>>()?;
-    function.problem(&question, cases, golden, bad)
+    function.problem(&question, cases, solution, bad)
 }
 
 /// Reason why a list of tests can't be read.

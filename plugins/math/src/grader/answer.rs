@@ -1,8 +1,8 @@
 //! Parser of answers: a value, a list, a tuple or interval, a set, a relation.
 
-use super::eval;
 use super::expr::{self, Expr, Factor};
 use super::token::{Bracket, Relation, Token};
+use super::{eval, normalize};
 
 /// Maximum nesting, which no real answer reaches.
 const MAX_DEPTH: usize = 12;
@@ -76,7 +76,11 @@ struct Parser {
 
 impl Parser {
     fn answer(&mut self, tokens: &[Token]) -> Option<Answer> {
-        let groups = split(tokens, |token| *token == Token::Semicolon);
+        let conclusion = *split(tokens, |token| *token == Token::Implies).last()?;
+        if let Some(word) = word(conclusion) {
+            return Some(word);
+        }
+        let groups = split(conclusion, |token| *token == Token::Semicolon);
         if let [only] = groups[..] {
             return Some(list(self.items(only)?));
         }
@@ -121,7 +125,8 @@ impl Parser {
         if first.is_empty() {
             return self.item(last);
         }
-        if *first_relation == Relation::Approximately && !is_name(first) {
+        let fraction = first.contains(&Token::Fraction) && first.iter().any(is_number);
+        if *first_relation == Relation::Approximately && (fraction || !is_name(first)) {
             return self.value(first);
         }
         let mut relations = relations(tokens);
@@ -141,8 +146,8 @@ impl Parser {
             let name = is_name(first).then(|| name(first));
             let constant = expr.as_ref().is_some_and(eval::is_constant);
             let assigns = name.is_some() || constant || sides.len() > 2;
-            let right = Box::new(self.item(last)?);
-            return Some(Answer::Equation { left: Side { name, assigns, expr }, right });
+            let right = word(last).map_or_else(|| self.item(last), Some)?;
+            return Some(Answer::Equation { left: Side { name, assigns, expr }, right: Box::new(right) });
         }
         let sides = sides.into_iter().map(|side| expr::parse(without_unit(side)?));
         Some(Answer::Chain { sides: sides.collect::<Option<_>>()?, relations })
@@ -207,6 +212,14 @@ impl Parser {
             }
             Bracket::Floor | Bracket::Ceiling => None,
         }
+    }
+}
+
+/// Parses a word alone. In a list a word is more likely part of a sentence.
+fn word(tokens: &[Token]) -> Option<Answer> {
+    match tokens {
+        [Token::Word(word)] => Some(Answer::Words(normalize::plain(word))),
+        _ => None,
     }
 }
 
@@ -321,6 +334,10 @@ fn split(tokens: &[Token], separates: impl Fn(&Token) -> bool) -> Vec<&[Token]> 
     parts
 }
 
+fn is_number(token: &Token) -> bool {
+    matches!(token, Token::Number { .. })
+}
+
 /// Removes the unit after a value: `5 miles per hour`. Returns `None` if there are words elsewhere.
 fn without_unit(tokens: &[Token]) -> Option<&[Token]> {
     let words = split(tokens, |token| matches!(token, Token::Word(_)));
@@ -333,8 +350,7 @@ fn without_unit(tokens: &[Token]) -> Option<&[Token]> {
     let (value, unit) = tokens.split_at(unit);
     // `miles / hour`, `cm^2`. With another number the words are a sentence.
     let mut powers = unit.iter().zip(unit.iter().skip(1));
-    let sentence =
-        powers.any(|(before, token)| matches!(token, Token::Number { .. }) && *before != Token::Power);
+    let sentence = powers.any(|(before, token)| is_number(token) && *before != Token::Power);
     (!value.is_empty() && !sentence).then_some(value)
 }
 
@@ -376,6 +392,7 @@ fn is_name(tokens: &[Token]) -> bool {
             Token::Name(_)
             | Token::Word(_)
             | Token::Function(_)
+            | Token::Aggregate(_)
             | Token::Fraction
             | Token::Plus
             | Token::Times

@@ -16,6 +16,8 @@ pub fn equivalent(gold: &Answer, pred: &Answer) -> bool {
             (a.name.is_some() && a.name == b.name && equivalent(gold, pred))
                 || same_equation((a, gold), (b, pred))
         }
+        // `-x \in (0,1)` is not `0 < x < 1`.
+        (Chain { .. }, Equation { left, right }) => left.assigns && equivalent(gold, right),
         (gold, Equation { right, .. }) => equivalent(gold, right),
         (Equation { left, right }, pred) => left.assigns && equivalent(right, pred),
         (Answer::Expr(a), Answer::Expr(b)) => equality::equal(a, b),

@@ -1,6 +1,6 @@
 //! Equality and proportionality of expressions.
 
-use super::eval::{Context, POINTS, Value, constant, is_constant};
+use super::eval::{Context, POINTS, STEP_POINTS, Value, constant, has_steps, is_constant};
 use super::expr::Expr;
 use super::number::{Number, Rational};
 use super::residue;
@@ -42,7 +42,8 @@ pub fn equal(a: &Expr, b: &Expr) -> bool {
         let context = Context { point };
         (context.eval(a), context.eval(b))
     };
-    agree((0..POINTS).map(values_at), Value::equals)
+    let points = if has_steps(a) || has_steps(b) { STEP_POINTS } else { POINTS };
+    agree((0..points).map(values_at), Value::equals)
 }
 
 fn same_cells(a: &[Vec<Expr>], b: &[Vec<Expr>]) -> bool {

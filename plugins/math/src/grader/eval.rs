@@ -4,11 +4,15 @@ use std::collections::BTreeSet;
 
 use super::expr::{Expr, Factor};
 use super::number::{Complex, Number, Rational};
-use super::token::Function;
+use super::token::{Aggregate, Function};
 
 /// Number of points at which expressions with unknowns are compared. By Schwartz (1980) and Zippel (1979) two
 /// different polynomials agree at all of them with negligible probability.
 pub const POINTS: u64 = 7;
+
+/// Number of points at which expressions are compared that have steps or corners, such as `\lfloor x/9 \rfloor`: two
+/// different ones agree at many points.
+pub const STEP_POINTS: u64 = 128;
 
 /// Largest `n` whose `n!` fits into a float.
 const MAX_FACTORIAL: i128 = 170;
@@ -105,14 +109,13 @@ impl Context {
             }
             Expr::Product(factors) => return self.product(factors),
             Expr::Negative(inner) => return self.eval(inner)?.mul(Value::Number(Number::integer(-1))),
-            Expr::Power(base, exponent) => {
-                let base = self.eval(base)?;
-                let exponent = number(exponent)?;
-                match base {
-                    Value::Number(base) => base.pow(exponent)?,
-                    matrix @ Value::Matrix { .. } => return matrix_power(&matrix, exponent),
+            Expr::Power(base, exponent) => match (self.eval(base)?, &**exponent) {
+                (Value::Matrix { columns, cells }, Expr::Name(name)) if ["t", r"\top"].contains(&&**name) => {
+                    return Some(transposed(columns, &cells));
                 }
-            }
+                (Value::Number(base), exponent) => base.pow(number(exponent)?)?,
+                (matrix, exponent) => return matrix_power(&matrix, number(exponent)?),
+            },
             Expr::Root(degree, inner) => number(inner)?.root(number(degree)?)?,
             Expr::Apply(function, inner) => apply(*function, number(inner)?)?,
             Expr::Logarithm(base, inner) => {
@@ -131,6 +134,12 @@ impl Context {
             Expr::Floor(inner) => rounded(number(inner)?, f64::floor)?,
             Expr::Ceiling(inner) => rounded(number(inner)?, f64::ceil)?,
             Expr::Binomial(n, k) => binomial(number(n)?, number(k)?)?,
+            Expr::Modulo(value, modulus) => remainder(number(value)?, number(modulus)?)?,
+            Expr::Aggregate(aggregate, items) => {
+                let mut values = items.iter().map(number);
+                let first = values.next()??;
+                values.try_fold(first, |result, value| combined(*aggregate, result, value?))?
+            }
             Expr::Matrix(rows) => {
                 let cells: Vec<_> = rows.iter().flatten().map(number).collect::<Option<_>>()?;
                 return (cells.len() <= MAX_CELLS)
@@ -154,7 +163,7 @@ impl Context {
 }
 
 /// Returns the value of an unknown: the same at each occurrence, another one for each name and point. Values
-/// at later points may be negative, which distinguishes `|x|` from `x`.
+/// at later points may be negative, which distinguishes `|x|` from `x`. Those of points for steps are larger.
 fn unknown(name: &str, point: u64) -> Number {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ point.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for byte in name.bytes() {
@@ -162,7 +171,8 @@ fn unknown(name: &str, point: u64) -> Number {
     }
     hash ^= hash >> 29;
     hash = hash.wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let size = i128::from(17 + (hash >> 40) % 60);
+    let range = 60 * point.saturating_sub(POINTS - 1).max(1);
+    let size = i128::from(17 + (hash >> 40) % range);
     let numerator = if point > POINTS / 2 && hash & 1 == 1 { -size } else { size };
     Rational::new(numerator, 23)
         .map_or(Number::integer(numerator), |value| Number::Exact { value, decimal: false })
@@ -204,6 +214,31 @@ fn absolute(value: Number) -> Option<Number> {
 fn rounded(value: Number, round: fn(f64) -> f64) -> Option<Number> {
     let whole = round(value.real()?);
     (whole.abs() < 9e15).then(|| Number::integer(whole as i128))
+}
+
+/// Returns the remainder of a division, with the sign of the modulus.
+fn remainder(value: Number, modulus: Number) -> Option<Number> {
+    let quotient = rounded(value.div(modulus)?, f64::floor)?;
+    value.add(quotient.mul(modulus)?.neg()?)
+}
+
+fn combined(aggregate: Aggregate, a: Number, b: Number) -> Option<Number> {
+    let a_is_larger = || Some(a.real()? > b.real()?);
+    match aggregate {
+        Aggregate::Maximum => Some(if a_is_larger()? { a } else { b }),
+        Aggregate::Minimum => Some(if a_is_larger()? { b } else { a }),
+        Aggregate::GreatestCommonDivisor => gcd(a, b),
+        Aggregate::LeastCommonMultiple => a.mul(b)?.div(gcd(a, b)?).and_then(absolute),
+    }
+}
+
+/// Returns the greatest common divisor of two whole numbers.
+fn gcd(a: Number, b: Number) -> Option<Number> {
+    let (mut a, mut b) = (a.whole()?, b.whole()?);
+    while b != 0 {
+        (a, b) = (b, a.checked_rem(b)?);
+    }
+    a.checked_abs().map(Number::integer)
 }
 
 /// Returns `n!`, which is `Γ(n + 1)` for the fractions that unknowns stand for.
@@ -286,6 +321,11 @@ fn determinant(mut rows: Vec<Vec<Number>>) -> Option<Number> {
     Some(product)
 }
 
+fn transposed(columns: usize, cells: &[Number]) -> Value {
+    let column = |column| cells.iter().skip(column).step_by(columns.max(1)).copied();
+    Value::Matrix { columns: cells.len() / columns.max(1), cells: (0..columns).flat_map(column).collect() }
+}
+
 fn matrix_power(matrix: &Value, exponent: Number) -> Option<Value> {
     let times = exponent.whole().filter(|times| (1..=16).contains(times))?;
     (1..times).try_fold(matrix.clone(), |product, _| product.mul(matrix.clone()))
@@ -304,6 +344,32 @@ pub fn is_constant(expr: &Expr) -> bool {
     let mut found = BTreeSet::new();
     names(expr, &mut found);
     found.is_empty()
+}
+
+/// Returns true if the expression has functions with steps or corners.
+pub fn has_steps(expr: &Expr) -> bool {
+    let mut found = false;
+    expr.walk(&mut |part| {
+        found |= matches!(part, Expr::Floor(_) | Expr::Ceiling(_) | Expr::Modulo(..) | Expr::Aggregate(..));
+    });
+    found
+}
+
+/// Returns `a` and `b` of an expression whose value is `a x + b` for its only unknown `x`.
+pub fn affine(expr: &Expr) -> Option<(f64, f64)> {
+    let mut found = BTreeSet::new();
+    names(expr, &mut found);
+    let [name] = *Vec::from_iter(found) else { return None };
+    let value_at = |point| Context { point }.eval(expr)?.number();
+    let (x, y) = (unknown(name, 0), value_at(0)?);
+    let slope = value_at(1)?.add(y.neg()?)?.div(unknown(name, 1).add(x.neg()?)?)?;
+    let intercept = y.add(slope.mul(x)?.neg()?)?;
+    let is_on_line = |point| {
+        let expected = slope.mul(unknown(name, point))?.add(intercept)?;
+        Some(value_at(point)?.equals(expected))
+    };
+    (0..POINTS).all(|point| is_on_line(point) == Some(true)).then_some(())?;
+    Some((slope.real()?, intercept.real()?))
 }
 
 /// Returns the real value of an expression without unknowns, which may be infinite.

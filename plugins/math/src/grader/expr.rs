@@ -1,7 +1,7 @@
 //! Expressions: the syntax tree and its parser.
 
 use super::number::{Number, Rational};
-use super::token::{Bracket, Function, Token};
+use super::token::{Aggregate, Bracket, Function, Token};
 
 /// Maximum nesting: more than in any real answer, and safe for every stack.
 const MAX_DEPTH: usize = 48;
@@ -30,6 +30,9 @@ pub enum Expr {
     Floor(Box<Expr>),
     Ceiling(Box<Expr>),
     Binomial(Box<Expr>, Box<Expr>),
+    /// Value, modulus.
+    Modulo(Box<Expr>, Box<Expr>),
+    Aggregate(Aggregate, Vec<Expr>),
     /// Rows of equal length.
     Matrix(Vec<Vec<Expr>>),
     Determinant(Vec<Vec<Expr>>),
@@ -61,12 +64,16 @@ impl Expr {
         visit(self);
         match self {
             Self::Number(_) | Self::Name(_) | Self::Pi | Self::E | Self::I | Self::Infinity => {}
-            Self::Sum(terms) => terms.iter().for_each(|term| term.walk(visit)),
+            Self::Sum(terms) | Self::Aggregate(_, terms) => terms.iter().for_each(|term| term.walk(visit)),
             Self::Product(factors) => factors.iter().for_each(|factor| factor.expr.walk(visit)),
             Self::Matrix(rows) | Self::Determinant(rows) => {
                 rows.iter().flatten().for_each(|cell| cell.walk(visit))
             }
-            Self::Power(a, b) | Self::Root(a, b) | Self::Logarithm(a, b) | Self::Binomial(a, b) => {
+            Self::Power(a, b)
+            | Self::Root(a, b)
+            | Self::Logarithm(a, b)
+            | Self::Binomial(a, b)
+            | Self::Modulo(a, b) => {
                 a.walk(visit);
                 b.walk(visit);
             }
@@ -108,7 +115,7 @@ impl<'t> Parser<'t> {
         found
     }
 
-    /// Parses `a \over b`, `n \choose k`, or a sum.
+    /// Parses `a \over b`, `n \choose k`, `a \mod m`, or a sum.
     fn stacked(&mut self) -> Option<Expr> {
         let top = self.sum()?;
         if self.take(&Token::Over) {
@@ -118,6 +125,9 @@ impl<'t> Parser<'t> {
         }
         if self.take(&Token::Choose) {
             return Some(Expr::Binomial(Box::new(top), Box::new(self.sum()?)));
+        }
+        if self.take(&Token::Modulo) {
+            return Some(Expr::Modulo(Box::new(top), Box::new(self.sum()?)));
         }
         Some(top)
     }
@@ -211,6 +221,7 @@ impl<'t> Parser<'t> {
             Some(
                 Token::Name(_)
                 | Token::Function(_)
+                | Token::Aggregate(_)
                 | Token::Fraction
                 | Token::Binomial
                 | Token::Root
@@ -323,6 +334,7 @@ impl<'t> Parser<'t> {
             Token::Binomial => Expr::Binomial(Box::new(self.argument()?), Box::new(self.argument()?)),
             Token::Root => self.root()?,
             Token::Function(function) => self.function(*function)?,
+            Token::Aggregate(aggregate) => Expr::Aggregate(*aggregate, self.nested(Self::arguments)?),
             Token::BeginMatrix => Expr::Matrix(self.matrix()?),
             Token::BeginDeterminant => Expr::Determinant(self.matrix()?),
             _ => return None,
@@ -332,6 +344,19 @@ impl<'t> Parser<'t> {
     /// Parses an argument of `\frac` or `\sqrt`.
     fn argument(&mut self) -> Option<Expr> {
         self.nested(Self::atom)
+    }
+
+    /// Parses `(a, b, c)` or `\{a, b, c\}`.
+    fn arguments(&mut self) -> Option<Vec<Expr>> {
+        let Some(Token::Open(bracket)) = self.peek() else {
+            return None;
+        };
+        self.position += 1;
+        let mut arguments = vec![self.sum()?];
+        while self.take(&Token::Comma) {
+            arguments.push(self.sum()?);
+        }
+        self.take(&Token::Close(*bracket)).then_some(arguments)
     }
 
     fn root(&mut self) -> Option<Expr> {

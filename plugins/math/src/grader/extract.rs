@@ -159,13 +159,16 @@ fn stated(text: &str) -> Option<String> {
     let text = text.trim();
     let numeric = text.chars().any(|c| c.is_ascii_digit() || matches!(c, '\\' | '=' | '$'));
     let short = numeric || text.split_whitespace().count() <= 1;
-    let prose = opens_with_words(text) || has_a_sentence(text) || has_words_around_formulas(text);
+    let prose =
+        opens_with_words(text) || has_a_sentence(text) || has_words_around_formulas(text) || has_a_verb(text);
     if short && !prose && is_answer(text) {
         return Some(text.to_owned());
     }
     let (_, after) = text.rsplit_once(" is ")?;
     let after = after.trim_end_matches(|c: char| c.is_whitespace() || c == '.');
-    (after.chars().any(|c| c.is_ascii_digit()) && is_answer(after)).then(|| after.to_owned())
+    // Another line is another sentence.
+    let numeric = after.chars().any(|c| c.is_ascii_digit()) && !after.contains('\n');
+    (numeric && is_answer(after)).then(|| after.to_owned())
 }
 
 /// Returns true if the text begins like a sentence, whose letters would otherwise be parsed as a product.
@@ -181,6 +184,18 @@ fn has_a_sentence(text: &str) -> bool {
     let words: Vec<&str> = text.split_whitespace().collect();
     let joined = words.iter().any(|word| ["and", "or"].contains(word));
     joined && words.chunk_by(|a, b| is_word(a) && is_word(b)).any(|run| run.len() > MAX_WORDS)
+}
+
+/// Returns true for `5 is the answer`, whose letters would otherwise be parsed as a product. In braces the words are
+/// part of a formula.
+fn has_a_verb(text: &str) -> bool {
+    let (mut opened, mut closed) = (0, 0);
+    let Some((before, _)) = text.rsplit_once(" is ") else { return false };
+    before.split(" is ").any(|part| {
+        opened += part.matches('{').count();
+        closed += part.matches('}').count();
+        opened == closed
+    })
 }
 
 /// Returns true for words beside formulas in dollars, except those that join answers: `$9.8$ m/s`.
@@ -324,6 +339,8 @@ mod tests {
         assert_eq!(extracted("It was not 10 but 1,000.99€ then"), "1,000.99");
         assert_eq!(extracted("It fell by -3 degrees in 1 night"), "1");
         assert_eq!(extracted("from 5-3"), "3");
+        assert_eq!(extracted("-39 is the answer."), "-39");
+        assert_eq!(extracted("The rest is 75 - 50 = $25.\nSo she has 25 in total."), "25");
         assert_eq!(extracted("Thus $x <= 2$ is our answer."), "x <= 2");
         assert_eq!(extracted("<think>maybe 9</think> 12"), "12");
         assert_eq!(answer("I do not know what to say about this at all"), None);

@@ -1,7 +1,7 @@
 //! Tokenizer for answers in LaTeX or plain text.
 
 use super::number::Rational;
-use super::token::{Bracket, Function, Relation, Token, command_token, plain_word};
+use super::token::{Bracket, Function, Relation, Token, aggregate, command_token, plain_word};
 
 /// Maximum length in bytes. Longer answers are only compared as text.
 pub const MAX_ANSWER: usize = 4096;
@@ -12,6 +12,9 @@ const UNITS: [&str; 32] = [
     "cm", "mm", "km", "dm", "kg", "mg", "ml", "mL", "lb", "lbs", "oz", "ft", "in", "yd", "mi", "hr", "hrs",
     "min", "sec", "ms", "mph", "kph", "pts", "sq", "cu", "USD", "EUR", "Hz", "kW", "kJ", "am", "gal",
 ];
+
+/// Number of digits of the parts of a whole number that does not fit into 128 bits.
+const DIGITS: usize = 30;
 
 /// Commands whose argument is text.
 pub const TEXT_COMMANDS: [&str; 11] = [
@@ -91,6 +94,13 @@ impl<'a> Lexer<'a> {
     }
 
     fn push(&mut self, token: Token) {
+        // `5 (\mod 7)` is `5 \mod (7)`.
+        if token == Token::Modulo
+            && let Some(open) = self.tokens.pop_if(|last| *last == Token::Open(Bracket::Round))
+        {
+            self.tokens.extend([token, open]);
+            return;
+        }
         self.tokens.push(token);
     }
 
@@ -128,13 +138,40 @@ impl<'a> Lexer<'a> {
             return self.rest.trim().is_empty().then_some(());
         }
         let decimal = text.contains('.');
-        let value = Rational::parse(text)?;
+        let Some(value) = Rational::parse(text) else {
+            return self.long_integer(text);
+        };
         let value = self.power_of_ten().map_or(Some(value), |power| value.scaled(power))?;
         self.push(Token::Number { value, decimal });
         if let Some(base) = self.subscript() {
             let digits: String = base.chars().filter(char::is_ascii_digit).collect();
             self.push(Token::Base(digits));
         }
+        Some(())
+    }
+
+    /// Pushes a whole number that does not fit into 128 bits as the sum of its parts.
+    fn long_integer(&mut self, digits: &str) -> Option<()> {
+        if digits.contains('.') {
+            return None;
+        }
+        self.push(Token::Open(Bracket::Group));
+        let mut rest = digits;
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(rest.len() - (rest.len() - 1) / DIGITS * DIGITS);
+            rest = after;
+            let power = Rational::integer(i128::try_from(rest.len()).ok()?);
+            let value = Rational::parse(part)?;
+            self.tokens.extend([
+                Token::Plus,
+                Token::Number { value, decimal: false },
+                Token::Times,
+                Token::Number { value: Rational::integer(10), decimal: false },
+                Token::Power,
+                Token::Number { value: power, decimal: false },
+            ]);
+        }
+        self.push(Token::Close(Bracket::Group));
         Some(())
     }
 
@@ -149,17 +186,14 @@ impl<'a> Lexer<'a> {
         Some(power)
     }
 
-    /// Reads `_x` or `_{...}` and removes spaces.
+    /// Reads `_x`, `_{...}`, `_\alpha` or `_\text{...}` and removes spaces and styles.
     fn subscript(&mut self) -> Option<String> {
-        let after = self.rest.strip_prefix('_')?;
-        if let Some(inside) = after.strip_prefix('{') {
-            let (text, rest) = inside.split_at(closing_brace(inside)?);
-            self.rest = &rest[1..];
-            return Some(text.chars().filter(|c| !c.is_whitespace() && !matches!(c, '{' | '}')).collect());
-        }
-        let first = after.chars().next().filter(|c| c.is_alphanumeric())?;
-        self.rest = &after[first.len_utf8()..];
-        Some(first.to_string())
+        let after = self.rest.trim_start().strip_prefix('_')?.trim_start();
+        let length = argument(after)
+            .filter(|_| after.starts_with(['{', '\\']) || after.starts_with(char::is_alphanumeric))?;
+        let (text, rest) = after.split_at(length);
+        self.rest = rest;
+        Some(unstyled(text))
     }
 
     fn base(&mut self) {
@@ -201,12 +235,27 @@ impl<'a> Lexer<'a> {
         if let Some(token) = plain_word(run) {
             self.push(token);
             self.base();
+        } else if !after_value && self.aggregate(run) {
+            // Pushed. After a value, `min` is a unit.
         } else if matches!(run, "degree" | "degrees") {
             // An angle is compared by its number.
         } else if run.chars().count() > 3 || run == "per" || (after_value && UNITS.contains(&run)) {
             self.push(Token::Word(run.to_owned()));
         } else {
             run.chars().for_each(|letter| self.letter(letter));
+        }
+    }
+
+    /// Pushes a function of a list. Returns false if the word is none, or has no arguments in brackets.
+    fn aggregate(&mut self, word: &str) -> bool {
+        let after = self.rest.trim_start();
+        let after = after.strip_prefix("\\left").unwrap_or(after);
+        match aggregate(word) {
+            Some(aggregate) if after.starts_with('(') || after.starts_with("\\{") => {
+                self.push(Token::Aggregate(aggregate));
+                true
+            }
+            _ => false,
         }
     }
 
@@ -276,6 +325,7 @@ impl<'a> Lexer<'a> {
             '∅' => Token::EmptySet,
             '∞' => Token::Infinity,
             '√' => Token::Root,
+            '⇒' => Token::Implies,
             _ => return None,
         };
         self.push(token);
@@ -311,6 +361,9 @@ impl<'a> Lexer<'a> {
         if let Some(token) = command_token(name) {
             self.push(token);
             self.base();
+            return Some(());
+        }
+        if self.aggregate(name) {
             return Some(());
         }
         match name {
@@ -407,6 +460,7 @@ impl<'a> Lexer<'a> {
             "and" | "or" | "And" | "Or" => self.push(Token::Conjunction),
             "%" | "\\%" => self.push(Token::Percent),
             _ if letter => part.chars().for_each(|letter| self.letter(letter)),
+            word if !after_value && self.aggregate(word) => {}
             word => self.push(plain_word(word).unwrap_or_else(|| Token::Word(word.to_owned()))),
         }
         Some(())
@@ -435,6 +489,35 @@ impl<'a> Lexer<'a> {
         }
         Some(())
     }
+}
+
+/// Returns the length of the argument that the text begins with: a group in braces, a command (with the group after
+/// it, if it is a style), or a character.
+pub fn argument(text: &str) -> Option<usize> {
+    if let Some(inside) = text.strip_prefix('{') {
+        return Some(closing_brace(inside)? + 2);
+    }
+    let Some(command) = text.strip_prefix('\\') else {
+        return text.chars().next().map(char::len_utf8);
+    };
+    let name = command.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(command.len());
+    let (name, rest) = command.split_at(name);
+    match rest.strip_prefix('{') {
+        Some(inside) if TEXT_COMMANDS.contains(&name) => Some(name.len() + closing_brace(inside)? + 3),
+        _ => (!name.is_empty()).then_some(name.len() + 1),
+    }
+}
+
+/// Returns a subscript without spaces, braces, backslashes and commands of style.
+fn unstyled(text: &str) -> String {
+    let mut parts = text.split('\\');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(part.len());
+        plain.push_str(if TEXT_COMMANDS.contains(&&part[..end]) { &part[end..] } else { part });
+    }
+    plain.retain(|c| !c.is_whitespace() && !matches!(c, '{' | '}'));
+    plain
 }
 
 /// Returns the position of the brace that closes the group which `inside` begins in.

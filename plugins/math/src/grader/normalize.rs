@@ -1,6 +1,6 @@
 //! Normalizes different notations of an answer.
 
-use super::lex::{MAX_ANSWER, TEXT_COMMANDS};
+use super::lex::{MAX_ANSWER, TEXT_COMMANDS, argument};
 
 /// Commands that have two backslashes in texts which were escaped once too often.
 const ESCAPED_TWICE: [&str; 18] = [
@@ -53,7 +53,7 @@ pub fn variants(text: &str) -> Vec<String> {
     if text.len() > MAX_ANSWER {
         return Vec::new();
     }
-    let text = normalize_marks(text);
+    let text = subscripts_first(&normalize_marks(text));
     let mut variants = Vec::new();
     let thousands = without_thousands(&text);
     if thousands != text {
@@ -82,6 +82,31 @@ fn normalize_marks(text: &str) -> String {
         }
     }
     text
+}
+
+/// Returns the text with `v^2_0` as `v_0^2`.
+fn subscripts_first(text: &str) -> String {
+    let mut ordered = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(position) = rest.find('^') {
+        ordered.push_str(&rest[..position]);
+        let after = &rest[position + 1..];
+        let power = argument(after);
+        let subscript = power
+            .and_then(|power| after[power..].strip_prefix('_'))
+            .and_then(|subscript| Some((subscript, argument(subscript)?)));
+        rest = match (power, subscript) {
+            (Some(power), Some((subscript, length))) => {
+                ordered.extend(["_", &subscript[..length], "^", &after[..power]]);
+                &subscript[length..]
+            }
+            _ => {
+                ordered.push('^');
+                after
+            }
+        };
+    }
+    ordered + rest
 }
 
 /// Removes the commas between groups of three digits.
@@ -132,6 +157,15 @@ mod tests {
             "1,2, 3,45, 1234,567, 0,111, 1.5,200"
         );
         assert_eq!(normalize_marks(r"32,\! 349 14{,}916"), "32349 14916");
+    }
+
+    #[test]
+    fn subscripts_come_before_powers() {
+        assert_eq!(
+            subscripts_first(r"\frac{v^2_0}{g} + x^{a^2}_{\text{s}} - y^3"),
+            r"\frac{v_0^2}{g} + x_{\text{s}}^{a^2} - y^3"
+        );
+        assert_eq!(subscripts_first("x^"), "x^");
     }
 
     #[test]

@@ -149,7 +149,7 @@ fn touches(first: &Interval, second: &Interval) -> bool {
     }
 }
 
-/// Solves `a < x`, `x ≤ b`, `a < x ≤ b`, `x ≠ a`, and the same relations with `|x|`.
+/// Solves `a < x`, `x ≤ b`, `a < x ≤ b`, `x ≠ a`, and the same relations with `2x + 1`, `|x|` and `|2x + 1|`.
 fn solved(sides: &[Expr], relations: &[Relation]) -> Option<Region> {
     let unknown = unknown(sides)?;
     let mut region = Region::new([REALS]);
@@ -173,9 +173,28 @@ fn solved(sides: &[Expr], relations: &[Relation]) -> Option<Region> {
         region = region.intersection(&part);
     }
     match unknown {
-        Expr::Absolute(inner) if is_unknown(inner) => Some(mirrored(&region)),
-        unknown => is_unknown(unknown).then_some(region),
+        Expr::Absolute(inner) => preimage(inner, mirrored(&region)),
+        unknown => preimage(unknown, region),
     }
+}
+
+/// Returns the values of the unknown for which the value of an expression, `x` or `a x + b`, is in the region.
+fn preimage(expr: &Expr, region: Region) -> Option<Region> {
+    if is_unknown(expr) {
+        return Some(region);
+    }
+    let (slope, intercept) = eval::affine(expr).filter(|(slope, _)| *slope != 0.0)?;
+    let solved = |value: f64| (value - intercept) / slope;
+    let intervals = region.0.into_iter().map(|interval| {
+        let Interval { low, low_closed, high, high_closed } = interval;
+        let (low, high) = (solved(low), solved(high));
+        if slope > 0.0 {
+            Interval { low, low_closed, high, high_closed }
+        } else {
+            Interval { low: high, low_closed: high_closed, high: low, high_closed: low_closed }
+        }
+    });
+    Some(Region::new(intervals))
 }
 
 /// Returns the only side of a chain that has no value.
@@ -226,6 +245,9 @@ mod tests {
             (r"x \ne 2", r"(-\infty,2) \cup (2,\infty)"),
             ("|x| > 1", r"(-\infty,-1) \cup (1,\infty)"),
             ("|x| < 1", "(-1,1)"),
+            ("|x-2| < 3", "(-1,5)"),
+            (r"1 < 5-2x \le 7", "[-1,2)"),
+            (r"|3-x| \ge 1", r"(-\infty,2] \cup [4,\infty)"),
             ("1 < x", r"(1,\infty)"),
             (r"\{3, 1, 3\}", r"\{1\} \cup \{3\}"),
         ] {

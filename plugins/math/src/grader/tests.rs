@@ -51,6 +51,13 @@ fn numbers() {
         (r"\approx 5", "5"),
         (r"3.5\ldots", "3.5"),
         (r"\begin{vmatrix}1&2\\3&4\end{vmatrix}", "-2"),
+        (r"\gcd(12, 18)", "6"),
+        (r"\text{lcm}(4,6)", "12"),
+        (r"\max\{3, 7, 5\}", "7"),
+        (r"17 \bmod 5", "2"),
+        (r"x \equiv -1 \pmod{7}", r"x \equiv 6 (\text{mod } 7)"),
+        ("2^{140}", "1393796574908163946345982392040522594123776"),
+        (r"x + 2 = 7 \Rightarrow x = 5", "5"),
         (r"\begin{vmatrix}0&2&1\\3&4&1\\1&1&1\end{vmatrix}", "-5"),
     ]);
     different(&[
@@ -62,6 +69,9 @@ fn numbers() {
         (r"\sqrt10", r"\sqrt{10}"),
         ("12", "-12"),
         ("1000000", "1000001"),
+        ("1393796574908163946345982392040522594123776", "1393796574908163946345982392040522594123777"),
+        (r"6 \pmod{7}", "5"),
+        (r"9\text{ min}", r"9\min(2, 3)"),
         ("1,000", "1"),
         ("2^{1000}", "3^{1000}"),
         ("5", ""),
@@ -87,10 +97,19 @@ fn latex() {
         (r"|{-3}|", "3"),
         (r"\lfloor 2.7 \rfloor", "2"),
         ("x_1+x_2", "x_{2}+x_{1}"),
+        (r"k_{\mathrm{B}} T_\alpha", r"T_{\alpha} k_B"),
+        (r"\frac{v^2_0}{2g}", r"\frac{v_{0}^{2}}{2g}"),
+        (r"I_{\max}", r"I_{\text{max}}"),
+        (r"\max(x, y)", r"\max\{y, x\}"),
+        (r"\lceil x \rceil", r"-\lfloor -x \rfloor"),
+        (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}^T", r"\begin{pmatrix}1&3\\2&4\end{pmatrix}"),
     ]);
     different(&[
         ("x^2", "x^3"),
         ("|x|", "x"),
+        (r"\lfloor n/9 \rfloor", r"\lfloor (n+1)/9 \rfloor"),
+        (r"\max(x, y)", "x"),
+        (r"v_1^2", "v_2^2"),
         (r"\sqrt{2}", "1.41"),
         ("x", "y"),
         ("2x", "x^2"),
@@ -116,6 +135,8 @@ fn forms() {
             r"\begin{bmatrix}3\\7\end{bmatrix}",
         ),
         (r"\text{Evelyn}", "Evelyn"),
+        (r"\text{Evelyn}", r"So it is \[evelyn\]"),
+        ("LQSX", "LQSX."),
         ("(B)", "B"),
         (r"\emptyset", r"\{\}"),
         ("8 = x", "x = 8"),
@@ -158,8 +179,12 @@ fn the_right_answer_sets_the_form() {
         (r"x \leq 2", r"x \in (-\infty, 2]"),
         (r"1\leq|z|\leq 2", "[-2,-1] \\cup [1,2]"),
         ("|x| < 3", "(-3, 3)"),
+        ("|y - 2| < 8", "(-6, 10)"),
+        ("2x < 6", r"(-\infty, 3)"),
         ("1, 2", "(2, 1)"),
         (r"\tan \alpha = 2", "2"),
+        ("LQSX", "k = LQSX"),
+        (r"\frac{2}{n}", r"\frac{2}{n} \approx 0.7"),
         ("(1, 2)", r"\{1, 2\}"),
         ("W(n) = 1", "W(x) = 1"),
     ] {
@@ -172,6 +197,7 @@ fn the_right_answer_sets_the_form() {
         ("(1, 2)", "2, 1"),
         ("[1, 2]", r"\{1, 2\}"),
         ("x = 1, y = 2", "(2, 1)"),
+        ("0 < x < 1", r"-x \in (0,1)"),
     ] {
         assert!(!grade(gold, pred), "{pred} should not answer {gold}");
     }
@@ -210,6 +236,16 @@ fn hostile_answers_are_graded_quickly() {
         format!("{{1{}", r"\over 2".repeat(500)),
         "1E999999999".to_owned(),
         format!("1{}", "_2".repeat(1500)),
+        format!("x{}", "^{".repeat(2000)),
+        format!("x{}", "^2_0".repeat(1000)),
+        "9".repeat(4000),
+        "{ is ".repeat(13_000),
+        r"\gcd(".repeat(600),
+        format!(r"\max({}1)", "1,".repeat(1900)),
+        format!("x{}", r"\mod 7".repeat(600)),
+        format!("x{}", r"\Rightarrow x".repeat(300)),
+        format!("{}x", r"\lfloor x/9 \rfloor +".repeat(180)),
+        (1..120).map(|n| format!(r"\lfloor x/{n} \rfloor,")).collect(),
     ];
     for text in &hostile {
         assert!(!grade("42", text), "{}", &text[..20]);

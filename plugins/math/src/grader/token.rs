@@ -16,6 +16,8 @@ pub enum Token {
     Word(String),
     /// A function of one argument.
     Function(Function),
+    /// A function of a list: arguments in brackets follow.
+    Aggregate(Aggregate),
     /// The base of the preceding logarithm or number.
     Base(String),
     /// `\frac` or `\binom`: two arguments follow.
@@ -40,6 +42,8 @@ pub enum Token {
     Times,
     Divide,
     Power,
+    /// `\mod`, between a value and the modulus.
+    Modulo,
     Factorial,
     Percent,
     Bar,
@@ -50,6 +54,8 @@ pub enum Token {
     Colon,
     /// `and`, `or`.
     Conjunction,
+    /// `\Rightarrow`: what follows is the answer.
+    Implies,
     Relation(Relation),
     Union,
     Intersection,
@@ -107,6 +113,26 @@ pub enum Function {
     Exp,
 }
 
+/// Functions of a list of values in any order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aggregate {
+    Maximum,
+    Minimum,
+    GreatestCommonDivisor,
+    LeastCommonMultiple,
+}
+
+/// Returns the function of a list that a word names.
+pub fn aggregate(word: &str) -> Option<Aggregate> {
+    Some(match word {
+        "max" => Aggregate::Maximum,
+        "min" => Aggregate::Minimum,
+        "gcd" => Aggregate::GreatestCommonDivisor,
+        "lcm" => Aggregate::LeastCommonMultiple,
+        _ => return None,
+    })
+}
+
 /// Returns the token of a word that has the same meaning with and without a backslash.
 pub fn plain_word(word: &str) -> Option<Token> {
     use Function::{Arccos, Arcsin, Arctan, Cos, Cosh, Cot, Csc, Exp, Ln, Log, Sec, Sin, Sinh, Tan, Tanh};
@@ -130,6 +156,7 @@ pub fn plain_word(word: &str) -> Option<Token> {
         "pi" => Token::Pi,
         "inf" | "infinity" | "oo" => Token::Infinity,
         "percent" | "percentage" | "pct" => Token::Percent,
+        "mod" => Token::Modulo,
         _ => return None,
     })
 }
@@ -171,6 +198,8 @@ pub fn command_token(name: &str) -> Option<Token> {
         "ge" | "geq" | "geqslant" => Token::Relation(GreaterOrEqual),
         "land" | "lor" | "wedge" | "vee" => Token::Conjunction,
         "colon" => Token::Colon,
+        "pmod" | "bmod" => Token::Modulo,
+        "Rightarrow" | "Longrightarrow" | "implies" => Token::Implies,
         _ => return plain_word(name),
     })
 }

@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(Sokoban::start(serde_json::from_value(text).unwrap()).unwrap().rows()[0], "#### ");
     }
 
-    /// Rooms of Boxoban's files, converted as the documentation shows.
+    /// Rooms of Boxoban's files, as the host reads them.
     #[test]
     fn boxobans_rooms_are_read_and_solved() {
         let Some(file) = pl_testing::data("boxoban/unfiltered_test_000.txt") else { return };

@@ -44,6 +44,9 @@ pub struct Sudoku {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     puzzle: Puzzle,
+    /// Line of a collection in plain text that the puzzle is from, counted from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,34 +76,18 @@ impl Game for Sudoku {
     type Move = Fill;
 
     fn start(record: Record) -> Result<Self> {
-        let clues = match record.puzzle {
-            Puzzle::Rows(rows) if rows.iter().any(|row| row.len() != rows.len()) => {
-                return Err(Error::task("the rows of the puzzle are not as long as there are rows"));
+        let Record { puzzle, line } = record;
+        Self::read(puzzle).map_err(|error| match line {
+            Some(line) => {
+                Error { message: format!("line {line} of the collection: {}", error.message), ..error }
             }
-            Puzzle::Rows(rows) => rows.concat(),
-            Puzzle::Text(text) => {
-                text.chars().filter(|c| !c.is_whitespace()).map(digit).collect::<Result<_>>()?
-            }
-        };
-        let size = clues.len().isqrt();
-        let shape = Shape::new(size).filter(|shape| shape.area() == clues.len()).ok_or_else(|| {
-            Error::task(format!("a puzzle has 16, 36 or 81 cells, this one {}", clues.len()))
-        })?;
-        if let Some(digit) = clues.iter().find(|digit| usize::from(**digit) > size) {
-            return Err(Error::task(format!("the puzzle has the digit {digit}, but its size is {size}")));
-        }
-        let mut solution = Vec::new();
-        let solutions = Board::new(shape, &clues).map_or(0, |mut board| board.solve(2, &mut solution));
-        match solutions {
-            0 => Err(Error::task("the puzzle has no solution")),
-            1 if clues == solution => Err(Error::task("the puzzle has no empty cell")),
-            1 => Ok(Self { size, grid: clues.clone(), clues, solution }),
-            _ => Err(Error::task("the puzzle has more than one solution")),
-        }
+            None => error,
+        })
     }
 
     fn record(&self) -> Record {
-        Record { puzzle: Puzzle::Rows(self.clues.chunks(self.size).map(<[u8]>::to_vec).collect()) }
+        let rows = self.clues.chunks(self.size).map(<[u8]>::to_vec).collect();
+        Record { puzzle: Puzzle::Rows(rows), line: None }
     }
 
     fn generate(level: u32, split: Split, draw: &mut Draw) -> Option<Self> {
@@ -244,6 +231,34 @@ fn numbers(literal: &Literal) -> Option<Vec<i64>> {
 }
 
 impl Sudoku {
+    /// Sets up a puzzle that has one solution.
+    fn read(puzzle: Puzzle) -> Result<Self> {
+        let clues = match puzzle {
+            Puzzle::Rows(rows) if rows.iter().any(|row| row.len() != rows.len()) => {
+                return Err(Error::task("the rows of the puzzle are not as long as there are rows"));
+            }
+            Puzzle::Rows(rows) => rows.concat(),
+            Puzzle::Text(text) => {
+                text.chars().filter(|c| !c.is_whitespace()).map(digit).collect::<Result<_>>()?
+            }
+        };
+        let size = clues.len().isqrt();
+        let shape = Shape::new(size).filter(|shape| shape.area() == clues.len()).ok_or_else(|| {
+            Error::task(format!("a puzzle has 16, 36 or 81 cells, this one {}", clues.len()))
+        })?;
+        if let Some(digit) = clues.iter().find(|digit| usize::from(**digit) > size) {
+            return Err(Error::task(format!("the puzzle has the digit {digit}, but its size is {size}")));
+        }
+        let mut solution = Vec::new();
+        let solutions = Board::new(shape, &clues).map_or(0, |mut board| board.solve(2, &mut solution));
+        match solutions {
+            0 => Err(Error::task("the puzzle has no solution")),
+            1 if clues == solution => Err(Error::task("the puzzle has no empty cell")),
+            1 => Ok(Self { size, grid: clues.clone(), clues, solution }),
+            _ => Err(Error::task("the puzzle has more than one solution")),
+        }
+    }
+
     /// Iterates over the cells without a clue.
     fn empty(&self) -> impl Iterator<Item = usize> {
         self.clues.iter().enumerate().filter(|(_, digit)| **digit == 0).map(|(cell, _)| cell)
@@ -313,7 +328,7 @@ mod tests {
                 if digit == 0 { 0 } else { digits[usize::from(digit) - 1] }
             };
             let row = |row| (0..size).map(|column| digit(row, column)).collect();
-            Self::start(Record { puzzle: Puzzle::Rows((0..size).map(row).collect()) }).unwrap()
+            Self::read(Puzzle::Rows((0..size).map(row).collect())).unwrap()
         }
 
         fn any_move(&self, draw: &mut Draw) -> Fill {
@@ -339,7 +354,7 @@ mod tests {
     laws!(Sudoku);
 
     fn puzzle() -> Sudoku {
-        Sudoku::start(Record { puzzle: Puzzle::Text("12.. 34.. ..43 ..2.".to_owned()) }).unwrap()
+        Sudoku::read(Puzzle::Text("12.. 34.. ..43 ..2.".to_owned())).unwrap()
     }
 
     fn plan(text: &str) -> Option<Vec<Fill>> {
@@ -408,5 +423,16 @@ mod tests {
         assert!(message(json!({"puzzle": "5".repeat(16)})).contains("digit 5"));
         assert!(message(json!({"puzzle": "x".repeat(16)})).contains("`x`"));
         assert!(message(json!({"puzzle": "1234341221434321"})).contains("no empty cell"));
+    }
+
+    #[test]
+    fn a_puzzle_of_a_collection_is_named_by_its_line() {
+        let start = |puzzle: &str| {
+            let record = json!({"puzzle": puzzle, "line": 7});
+            Sudoku::start(serde_json::from_value(record).unwrap())
+        };
+        assert_eq!(start("12..34....43..2.").unwrap(), puzzle());
+        let message = start(&"0".repeat(16)).unwrap_err().message;
+        assert_eq!(message, "line 7 of the collection: the puzzle has more than one solution");
     }
 }

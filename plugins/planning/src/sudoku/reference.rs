@@ -147,10 +147,10 @@ mod tests {
     use super::*;
     use crate::game::Game;
     use crate::laws::close;
-    use crate::sudoku::{Puzzle, Record};
+    use crate::sudoku::Puzzle;
 
     fn puzzle(cells: &str) -> Sudoku {
-        Sudoku::start(Record { puzzle: Puzzle::Text(cells.to_owned()) }).unwrap()
+        Sudoku::read(Puzzle::Text(cells.to_owned())).unwrap()
     }
 
     fn plan(text: &str) -> Vec<Fill> {
