@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use pl_types::SourcePath;
+use pl_types::{SourcePath, is_content_of};
 use walkdir::WalkDir;
 
 use crate::card::{self, CardConfig};
@@ -51,7 +51,7 @@ type SplitFiles = (String, Vec<FolderFile>);
 struct FolderFile {
     /// Path below the folder, with `/` between names.
     name: String,
-    /// True for a regular file, and for a link to one that is below the folder, too.
+    /// True for a regular file, and for a link to one that is content of the folder, too.
     is_inside: bool,
     bytes: u64,
 }
@@ -200,7 +200,7 @@ fn list_files(folder: &Path, most: usize) -> Result<Vec<FolderFile>, Error> {
         let name = entry.path().strip_prefix(folder).ok().and_then(Path::to_str);
         if let (Some(name), false) = (name, entry.file_type().is_dir()) {
             let is_inside = match entry.file_type().is_symlink() {
-                true => entry.path().canonicalize().is_ok_and(|to| to.starts_with(&root) && to.is_file()),
+                true => entry.path().canonicalize().is_ok_and(|to| is_content_of(&root, &to) && to.is_file()),
                 false => entry.file_type().is_file(),
             };
             let bytes = if is_inside { fs::metadata(entry.path()).map_or(0, |file| file.len()) } else { 0 };

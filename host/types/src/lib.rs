@@ -50,7 +50,7 @@ pub use request_origin::RequestOrigin;
 pub use retrieval::{Passage, Retrieve, RetrieveError};
 pub use sampling::{Sampling, SamplingOverrides};
 pub use seed::{Phase, StreamKey};
-pub use source_path::{CheckOpened, SourcePath, open_file};
+pub use source_path::{CheckOpened, SourcePath, is_content_of, open_file};
 pub use task_key::TaskKey;
 pub use trained::{Clipping, Credit, TrainedCompletion};
 pub use transition::{Group, Key, Transition};

@@ -115,3 +115,15 @@ impl<P: AsRef<Path> + ?Sized> From<&P> for SourcePath {
         path.as_ref().to_path_buf().into()
     }
 }
+
+/// Returns true if a path that a link in a folder leads to is content of the folder: below it, or among the blobs of a hub's
+/// repository that the folder is a snapshot of (`models--OWNER--NAME/snapshots/COMMIT`). Neither path has links.
+pub fn is_content_of(folder: &Path, target: &Path) -> bool {
+    let is_blob = |snapshots: &Path| {
+        let Some(repository) = snapshots.parent() else { return false };
+        let name = repository.file_name().unwrap_or_default().to_string_lossy();
+        let is_repository = name.starts_with("models--") || name.starts_with("datasets--");
+        is_repository && target.starts_with(repository.join("blobs"))
+    };
+    target.starts_with(folder) || folder.ancestors().filter(|above| above.ends_with("snapshots")).any(is_blob)
+}

@@ -63,12 +63,14 @@ const fn stale(name: &'static str, settings: &'static [&'static str]) -> Arm {
 /// One policy with an adapter, as those of math.mas.
 const ADAPTER_L1: &[&str] = &["shared.lora.rank=16", "shared.lora.alpha=32", "train.learning_rate=2e-4"];
 
-/// One agent with an adapter, and as many tokens in a step as the team of math.mas.
+/// One agent with an adapter and plain GRPO, and as many tokens in a step as the team of math.mas.
 const ALONE: &[&str] = &[
     "reasoner.lora.rank=16",
     "reasoner.lora.alpha=32",
     "reason.max_tokens=48",
-    "samples=16",
+    "samples=12",
+    "train.algorithm=grpo",
+    "train.rollout=flat",
     "train.tasks_per_step=4",
     "train.learning_rate=2e-4",
 ];
@@ -121,7 +123,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     experiment("math-l3", 10, &[arm("L3", "math-l3.mas"), control("math-l3.mas")]),
     Experiment {
         // Grids of 5 x 5 with walls: the untrained team finds one way in ten.
-        settings: &["maze.level=3"],
+        settings: &["maze.level=3", "train.scale=batch", "test.every=10", "test.limit=100"],
         swapped: SWAPPED_GRIDS,
         ..experiment(
             "plan-path",

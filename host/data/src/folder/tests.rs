@@ -173,6 +173,20 @@ fn links_out_of_the_folder_are_refused_and_those_inside_are_followed() {
 }
 
 #[test]
+fn a_snapshot_in_the_cache_of_the_hub_has_links_to_blobs() {
+    let folder = folder(&[
+        ("datasets--a--b/blobs/01", b"{}"),
+        ("datasets--a--b/snapshots/23/notes", b""),
+        ("datasets--c--d/blobs/01", b"{}"),
+    ]);
+    let set = folder.path().join("datasets--a--b/snapshots/23");
+    symlink("../../blobs/01", set.join("train.jsonl")).unwrap();
+    symlink("../../../datasets--c--d/blobs/01", set.join("test.jsonl")).unwrap();
+    assert_eq!(files(&set, "f:train").unwrap(), ["train.jsonl"]);
+    assert!(matches!(files(&set, "f:test"), Err(Error::NotInside { .. })));
+}
+
+#[test]
 fn files_of_other_forms_and_too_many_files_are_errors() {
     let card = b"---\nconfigs:\n- data_files: all.csv\n---\n";
     let folder = folder(&[("README.md", card), ("all.csv", b""), ("a/train.jsonl", b"")]);

@@ -9,16 +9,16 @@ fn load(text: &str) -> Result<(), Error> {
     engine.load("bomb.wasm", &wat::parse_str(text).unwrap()).map(|_| ())
 }
 
-/// Returns a component in text with a function in which each of `branches` branches passes on `locals` locals.
-fn nested(branches: usize, locals: usize) -> String {
+/// Returns a component in text with `functions` functions in which each of `branches` branches passes on `locals` locals.
+fn nested(functions: usize, branches: usize, locals: usize) -> String {
     let declared = "i32 ".repeat(locals);
     let blocks = "block local.get 0 br_if 0 ".repeat(branches / 2);
     let assigned: String = (1..=locals).map(|local| format!("local.get 0 local.set {local} ")).collect();
     let ends = "end ".repeat(branches / 2);
     let sum: String = (1..=locals).map(|local| format!("local.get {local} i32.add ")).collect();
     let body = format!("{blocks}{assigned}{ends}local.get 0 {sum}");
-    let function = format!("(func (export \"f\") (param i32) (result i32) (local {declared}) {body})");
-    format!("(component (core module {function}))")
+    let function = format!("(func (param i32) (result i32) (local {declared}) {body})");
+    format!("(component (core module {}))", function.repeat(functions))
 }
 
 /// Returns a component in text whose components instantiate `instances` times the one within them.
@@ -44,7 +44,8 @@ fn what_would_take_gigabytes_or_minutes_is_refused_before() {
     let targets = "0 ".repeat(1 << 20);
     let table = format!("(component (core module (func i32.const 0 br_table {targets})))");
     for (bomb, words) in [
-        (nested(4_200, 2_100), "values that branches and calls of one function pass: 8"),
+        (nested(1, 4_200, 2_100), "values that branches and calls of one function pass: 8"),
+        (nested(3, 2_000, 350), "squares of values that branches and calls pass: 14"),
         (calls, "values that branches and calls of one function pass: 9000000"),
         (functions, "functions: 100001, and at most 100000 are compiled"),
         (table, "bytes of code in one function: 10485"),
@@ -61,7 +62,7 @@ fn what_would_take_gigabytes_or_minutes_is_refused_before() {
         assert!(started.elapsed() < Duration::from_secs(20), "{words}: {:?}", started.elapsed());
     }
     // The control: the same forms in an ordinary amount.
-    load(&nested(200, 100)).unwrap();
+    load(&nested(2, 200, 100)).unwrap();
     load(&multiplied(3, 2)).unwrap();
 }
 
@@ -72,15 +73,15 @@ fn peak() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// The control of the limits: this component is within them, and four times its length is not.
+/// The control of the limits: a third of this component's length would be ordinary, and a larger one is refused.
 #[test]
 fn a_short_component_takes_the_compiler_much_memory() {
-    let bytes = wat::parse_str(nested(2_000, 1_000)).unwrap();
-    assert!(bytes.len() < 32 << 10, "{}", bytes.len());
+    let bytes = wat::parse_str(nested(1, 400, 200)).unwrap();
+    assert!(bytes.len() < 4 << 10, "{}", bytes.len());
     let before = peak();
     let engine = wasmtime::Engine::default();
     wasmtime::component::Component::from_binary(&engine, &bytes).unwrap();
     let grown = peak().saturating_sub(before);
     assert!(grown > 2_000 * bytes.len() as u64, "{grown} bytes for {} of code", bytes.len());
-    assert!(load(&nested(8_000, 4_000)).is_err());
+    assert!(load(&nested(1, 8_000, 4_000)).is_err());
 }
