@@ -293,6 +293,12 @@ fn evaluate_writes_every_completion() {
     let mut command = pl_host();
     let output = command.arg("evaluate").arg(scenario("letters/tree-l2.mas")).arg("--out").arg(&nowhere);
     assert_eq!(output.output().unwrap().status.code(), Some(2));
+    // The folder is no run: nothing is played, and the older file stays as it was.
+    let mut command = pl_host();
+    command.arg("evaluate").arg(scenario("letters/tree-l2.mas")).args(["--device", "cpu", "--checkpoint"]);
+    let failed = command.arg(folder.path()).arg("--out").arg(&out).output().unwrap();
+    assert!(!failed.status.success());
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), text);
 }
 
 #[test]

@@ -233,4 +233,9 @@ fn a_folder_without_runs_is_an_error_that_says_what_to_do() {
         assert_eq!(output.status.code(), Some(2), "{command}");
         assert!(stderr(&output).contains("has no run folder; `pl-host run FILE` writes one"), "{command}");
     }
+    let older = folder.path().join("older.jsonl");
+    std::fs::write(&older, "kept").unwrap();
+    let export = pl_host().arg("export").arg(folder.path()).arg("--out").arg(&older).output().unwrap();
+    assert_eq!(export.status.code(), Some(2));
+    assert_eq!(std::fs::read_to_string(&older).unwrap(), "kept");
 }

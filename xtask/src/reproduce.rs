@@ -4,21 +4,25 @@
 //! same command goes on where it was stopped. `curves.png` of each run folder has its curve, `--figure` draws a line for each arm.
 //! An experiment with search makes its questions from a corpus first.
 
+mod clusters;
 mod experiments;
 mod figure;
+mod finished;
 mod intervals;
 mod questions;
+mod rooms;
+mod table;
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 
 use self::experiments::{Arm, EXPERIMENTS, Experiment, Swapped};
 use self::figure::Curve;
-use self::intervals::{Proportion, difference};
+use self::finished::FinishedRun;
+use self::intervals::{Difference, Proportion};
+use self::table::Row;
 use crate::setup;
 
 /// Command line of `reproduce`.
@@ -189,22 +193,49 @@ impl Options {
 
     /// Returns the table of the finished runs in Markdown.
     fn table(&self) -> Result<String> {
-        let mut text = "| arm |".to_owned();
-        for seed in &self.seeds {
-            let _ = write!(text, " seed {seed} |");
-        }
-        text += " pooled | difference to the control |\n|---|";
-        text += &"---|".repeat(self.seeds.len() + 2);
-        text.push('\n');
+        let mut text = table::heading(&self.seeds);
         for arm in self.experiment.arms {
-            let control = arm.control.and_then(|name| self.experiment.arm(name));
-            let control = control.map(|control| self.results(control)).transpose()?;
-            text += &row(&format!("`{}`", arm.name), &self.results(arm)?, control.as_deref());
+            let runs = self.finished_runs(arm)?;
+            let difference = self.difference(arm, &runs).with_context(|| format!("arm {}", arm.name))?;
+            let all = || runs.iter().flatten();
+            let row = Row {
+                name: format!("`{}`", arm.name),
+                untrained: Proportion::pooled(all().filter_map(|run| run.untrained)),
+                seeds: runs.iter().map(|run| run.as_ref().map(|run| run.trained)).collect(),
+                difference,
+                tokens: all().map(|run| run.tokens).collect(),
+            };
+            text += &row.to_string();
         }
         if let Some(swapped) = &self.experiment.swapped {
-            text += &row(&format!("`{}` with swapped policies", swapped.arm), &self.swapped_results()?, None);
+            let name = format!("`{}` with swapped policies", swapped.arm);
+            let seeds = self.swapped_results()?;
+            text += &Row { name, untrained: None, seeds, difference: None, tokens: Vec::new() }.to_string();
         }
         Ok(text)
+    }
+
+    /// Returns the run of each seed of an arm. `None` for those that have not finished.
+    fn finished_runs(&self, arm: &Arm) -> Result<Vec<Option<FinishedRun>>> {
+        self.seeds.iter().map(|seed| FinishedRun::read(&self.run_folder(arm, *seed))).collect()
+    }
+
+    /// Returns the difference of the runs of an arm to those of its control. `None` without a control, and if either
+    /// has no finished run.
+    fn difference(&self, arm: &Arm, runs: &[Option<FinishedRun>]) -> Result<Option<Difference>> {
+        let Some(control) = arm.control.and_then(|name| self.experiment.arm(name)) else {
+            return Ok(None);
+        };
+        let control = self.finished_runs(control)?;
+        let pooled =
+            |runs: &[Option<FinishedRun>]| Proportion::pooled(runs.iter().flatten().map(|run| run.trained));
+        let (Some(own), Some(pooled_control)) = (pooled(runs), pooled(&control)) else {
+            return Ok(None);
+        };
+        Ok(Some(match self.experiment.cluster {
+            None => intervals::difference(own, pooled_control),
+            Some(key) => clusters::difference(&finished::tasks(runs)?, &finished::tasks(&control)?, key)?,
+        }))
     }
 
     /// Returns the successes of each seed with swapped policies. `None` for those that were not evaluated.
@@ -214,7 +245,7 @@ impl Options {
             if !path.is_file() {
                 return Ok(None);
             }
-            Ok(successes(&read_json(&path)?))
+            Ok(finished::successes(&finished::read_json(&path)?))
         };
         self.seeds.iter().map(read).collect()
     }
@@ -226,80 +257,23 @@ impl Options {
             for seed in &self.seeds {
                 let path = self.run_folder(arm, *seed).join("metrics.jsonl");
                 // A run that has not started has no steps.
-                curve.add(&read_lines(&std::fs::read_to_string(path).unwrap_or_default()));
+                curve.add(&finished::read_lines(&std::fs::read_to_string(path).unwrap_or_default()));
             }
             (arm.name, curve)
         };
         self.experiment.arms.iter().map(curve).collect()
     }
-
-    /// Returns the successes of each seed's last evaluation. `None` for runs that have not finished.
-    fn results(&self, arm: &Arm) -> Result<Vec<Option<Proportion>>> {
-        let run = |seed: &u64| -> Result<Option<Proportion>> {
-            let folder = self.run_folder(arm, *seed);
-            let metrics = folder.join("metrics.jsonl");
-            if !metrics.exists() {
-                return Ok(None);
-            }
-            let workflow = read_json(&folder.join("workflow.json"))?;
-            let last = workflow.pointer("/workflow/train/steps").and_then(Value::as_u64);
-            Ok(last.and_then(|last| last_evaluation(&read_lines(&read(&metrics).ok()?), last)))
-        };
-        self.seeds.iter().map(run).collect()
-    }
-}
-
-fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-fn read_json(path: &Path) -> Result<Value> {
-    serde_json::from_str(&read(path)?).with_context(|| format!("{}", path.display()))
 }
 
 fn workflow(root: &Path, arm: &Arm) -> PathBuf {
     root.join("examples").join(arm.file)
 }
 
-/// Returns a row of the table: the share of each run, of all together, and the difference to the control.
-fn row(name: &str, runs: &[Option<Proportion>], control: Option<&[Option<Proportion>]>) -> String {
-    let pooled = |runs: &[Option<Proportion>]| Proportion::pooled(runs.iter().flatten().copied());
-    let own = pooled(runs);
-    let mut text = format!("| {name} |");
-    for run in runs.iter().chain([&own]) {
-        let _ = write!(text, " {} |", run.map_or("-".to_owned(), |run| percent(run.share())));
-    }
-    if let (Some(own), Some(control)) = (own, control.and_then(pooled)) {
-        let (value, low, high) = difference(own, control);
-        let _ = write!(text, " {} ({} to {})", percent(value), percent(low), percent(high));
-    }
-    text + " |\n"
-}
-
-/// Lines of JSON, without a last one that is not complete.
-fn read_lines(text: &str) -> Vec<Value> {
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
-}
-
-/// Returns the episodes of the evaluation after the last step that succeeded.
-fn last_evaluation(lines: &[Value], last: u64) -> Option<Proportion> {
-    let is_last = |line: &&Value| line["kind"] == "evaluation" && line["step"] == last;
-    successes(lines.iter().find(is_last)?)
-}
-
-/// Returns the episodes of an evaluation that succeeded.
-fn successes(line: &Value) -> Option<Proportion> {
-    let count = line["episodes"].as_u64()? + line["lost"].as_u64()?;
-    let successes = (line["success"].as_f64()? * count as f64).round() as u64;
-    Some(Proportion { successes, count })
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0}", 100.0 * share)
-}
-
 #[cfg(test)]
 mod tests {
+    use pl_record::{TraceFile, Traces};
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -310,9 +284,12 @@ mod tests {
             std::fs::create_dir_all(&run).unwrap();
             std::fs::write(run.join("workflow.json"), r#"{"workflow":{"train":{"steps":2}}}"#).unwrap();
             let line = |step: u64, success: f64| {
-                format!(r#"{{"kind":"evaluation","step":{step},"success":{success},"episodes":30,"lost":2}}"#)
+                json!({
+                    "kind": "evaluation", "step": step, "name": "test", "success": success, "episodes": 30, "lost": 2
+                })
             };
-            let text = format!("{}\n{}\n{{\"kind\":", line(0, 0.25), line(2, success));
+            let step = json!({ "kind": "step", "step": 1, "tokens": 1000 * seed + 40 });
+            let text = format!("{}\n{step}\n{step}\n{}\n{{\"kind\":", line(0, 0.25), line(2, success));
             std::fs::write(run.join("metrics.jsonl"), text).unwrap();
         };
         write("L1", 1, 0.75);
@@ -323,8 +300,40 @@ mod tests {
         let options = Options::parse(&text(&["math-l1", "--seeds", "1,2", "--table", "--out", out])).unwrap();
         let table = options.table().unwrap();
         let rows: Vec<&str> = table.lines().skip(2).collect();
-        assert_eq!(rows[0], "| `L1` | 75 | 50 | 62 | 38 (16 to 53) |");
-        assert_eq!(rows[1], "| `control` | 25 | - | 25 | |");
+        assert_eq!(rows[0], "| `L1` | 25 | 75 | 50 | 62 | 38 (16 to 53) | 2,100 to 4,100 |");
+        assert_eq!(rows[1], "| `control` | 25 | 25 | - | 25 | | 2,100 |");
+    }
+
+    /// The team solves both episodes of a task, and not the one of a task in another room: two of three, but one
+    /// of two tasks.
+    #[test]
+    fn tasks_of_sokoban_count_once_and_are_clustered_by_room() {
+        let folder = tempfile::tempdir().unwrap();
+        for (arm, solved) in [("L2", true), ("control", false)] {
+            let run = folder.path().join(arm).join("seed=1");
+            let traces = Traces::for_run(&run);
+            std::fs::create_dir_all(traces.folder()).unwrap();
+            std::fs::write(run.join("workflow.json"), r#"{"workflow":{"train":{"steps":2}}}"#).unwrap();
+            let success = if solved { 2.0 / 3.0 } else { 0.0 };
+            let line = json!({
+                "kind": "evaluation", "step": 2, "name": "test", "success": success, "episodes": 3, "lost": 0
+            });
+            std::fs::write(run.join("metrics.jsonl"), line.to_string()).unwrap();
+            let trace = |(task, room, success): (u32, &str, bool)| {
+                let phase = json!({ "evaluate": "test" });
+                let key =
+                    json!({ "seed": 1, "phase": phase, "step": 2, "task": task, "sample": 0, "attempt": 0 });
+                let task = json!({ "id": "t", "data": json!({ "room": [room] }).to_string() });
+                let end = json!({ "success": success, "truncated": false, "turns": 1, "tokens": 5 });
+                json!({ "key": key, "task": task, "mode": "flat", "events": [], "end": end })
+            };
+            let episodes = [(0, ".$@", solved), (1, ".$@", solved), (2, ". $@", false)];
+            let file = TraceFile { step: 2, evaluation: Some("test".to_owned()) };
+            traces.write(&file, &episodes.map(trace)).unwrap();
+        }
+        let words = ["sokoban", "--seeds", "1", "--table", "--out", folder.path().to_str().unwrap()];
+        let table = Options::parse(&words.map(str::to_owned)).unwrap().table().unwrap();
+        assert_eq!(table.lines().nth(2), Some("| `L2` | | 67 | 67 | 50 (0 to 100) | 0 |"));
     }
 
     #[test]
@@ -335,7 +344,7 @@ mod tests {
         std::fs::write(folder.path().join("swapped/seed=2.json"), line).unwrap();
         let words = ["search", "--seeds", "1,2", "--table", "--out", folder.path().to_str().unwrap()];
         let table = Options::parse(&words.map(str::to_owned)).unwrap().table().unwrap();
-        assert_eq!(table.lines().last(), Some("| `L2` with swapped policies | - | 25 | 25 | |"));
+        assert_eq!(table.lines().last(), Some("| `L2` with swapped policies | | - | 25 | 25 | | |"));
     }
 
     #[test]

@@ -283,8 +283,9 @@ pub(super) const TEAM: &[Setting] = &[
         SettingKind::Choice(LONG_PROMPTS),
         DefaultValue::Word("end"),
         "Rule for a prompt that is too long for the model's context. `end` by default, for a prompt that leaves no room for \
-         a completion: one with parts missing asks something else. The others cut every prompt that leaves no room for \
-         `max_tokens`, of which at most half of the context counts.",
+         a completion: one with parts missing asks something else. If the results of tool calls make a prompt too long, the \
+         completion before them is the turn's last, and the episode ends after the turn. The others cut every prompt that \
+         leaves no room for `max_tokens`, of which at most half of the context counts.",
     ),
     setting(
         B::Agent,

@@ -16,6 +16,7 @@ mod environment;
 mod exit;
 mod interrupt;
 mod logging;
+mod output_file;
 mod panel;
 mod plan;
 mod play_worker;

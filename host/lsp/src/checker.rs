@@ -4,17 +4,19 @@
 //! document only the last is checked. The items that plugins offered are kept for hovers and completions.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, Sender};
 use lsp_types::{DiagnosticRelatedInformation, DiagnosticSeverity, NumberOrString, Uri};
 use pl_dsl::workflow::Plugin;
 use pl_dsl::{Catalog, CatalogError, Diagnostic, Severity, Source};
 use pl_types::Item;
 
+use crate::documents::file_path;
 use crate::locations::Locations;
 
 /// Time without a change before a check: too short to be noticed, longer than the time between two keys of a fast typist.
@@ -34,7 +36,7 @@ pub type OpenCatalog = Box<dyn Fn(&Path) -> Result<Box<dyn Catalog>, CatalogErro
 pub enum CheckerMessage {
     Check(CheckJob),
     /// A document was closed: its file on the disk counts again.
-    Close(PathBuf),
+    Close(Uri),
     /// Plugins may have changed on the disk.
     ReloadPlugins,
 }
@@ -68,47 +70,90 @@ pub struct EditorDiagnostic {
     pub replacement: Option<String>,
 }
 
-/// Starts the checking thread. It ends when the returned sender or the receiver of the reports is dropped.
+/// Connection to the checking thread.
+pub struct Checker {
+    pending: Arc<Mutex<Pending>>,
+    /// Wakes the thread.
+    wake: Sender<()>,
+}
+
+impl Checker {
+    /// Hands a message to the thread without waiting for it.
+    pub fn send(&self, message: CheckerMessage) {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).add(message);
+        // A thread that is awake already, or has ended, needs no more.
+        let _ = self.wake.try_send(());
+    }
+}
+
+/// Messages that the thread has not read yet. An editor may send texts faster than they are checked: only the last text
+/// of each open document is kept.
+#[derive(Default)]
+struct Pending {
+    /// Texts to check, by URI.
+    jobs: BTreeMap<String, CheckJob>,
+    /// Paths of documents that were closed.
+    closed: BTreeSet<PathBuf>,
+    /// True if plugins may have changed.
+    reload_plugins: bool,
+}
+
+impl Pending {
+    fn add(&mut self, message: CheckerMessage) {
+        match message {
+            CheckerMessage::Check(job) => {
+                self.closed.remove(Path::new(&job.name));
+                self.jobs.insert(job.uri.as_str().to_owned(), job);
+            }
+            CheckerMessage::Close(uri) => {
+                self.jobs.remove(uri.as_str());
+                self.closed.extend(file_path(&uri));
+            }
+            CheckerMessage::ReloadPlugins => self.reload_plugins = true,
+        }
+    }
+}
+
+/// Starts the checking thread. It ends when the returned connection or the receiver of the reports is dropped.
 ///
 /// # Errors
 /// The system refused the thread.
-pub fn spawn(
-    open_catalog: OpenCatalog,
-    reports: Sender<CheckReport>,
-) -> std::io::Result<Sender<CheckerMessage>> {
-    let (sender, messages) = crossbeam_channel::unbounded();
+pub fn spawn(open_catalog: OpenCatalog, reports: Sender<CheckReport>) -> std::io::Result<Checker> {
+    let pending = Arc::new(Mutex::new(Pending::default()));
+    // One signal is enough: the thread takes all that is pending.
+    let (wake, woken) = crossbeam_channel::bounded(1);
+    let checker = Checker { pending: Arc::clone(&pending), wake };
     let thread = std::thread::Builder::new().name("check".to_owned());
-    thread.spawn(move || run(&messages, &open_catalog, &reports))?;
-    Ok(sender)
+    thread.spawn(move || run(&pending, &woken, &open_catalog, &reports))?;
+    Ok(checker)
 }
 
-fn run(messages: &Receiver<CheckerMessage>, open_catalog: &OpenCatalog, reports: &Sender<CheckReport>) {
+fn run(
+    pending: &Mutex<Pending>,
+    woken: &Receiver<()>,
+    open_catalog: &OpenCatalog,
+    reports: &Sender<CheckReport>,
+) {
     let mut catalogs = BTreeMap::new();
     // Texts of open documents by path; they may differ from the files on the disk.
-    let mut open_texts = BTreeMap::new();
-    while let Ok(first) = messages.recv() {
-        let mut jobs = BTreeMap::new();
-        let mut accept = |message| match message {
-            CheckerMessage::Check(job) => {
-                // A document without a path can't be included.
-                if Path::new(&job.name).is_absolute() {
-                    open_texts.insert(PathBuf::from(&job.name), job.text.clone());
-                }
-                jobs.insert(job.uri.as_str().to_owned(), job);
-            }
-            CheckerMessage::Close(path) => {
-                open_texts.remove(&path);
-            }
-            CheckerMessage::ReloadPlugins => catalogs.clear(),
-        };
-        accept(first);
+    let mut open_texts: BTreeMap<PathBuf, String> = BTreeMap::new();
+    while woken.recv().is_ok() {
         let deadline = Instant::now() + MAX_DELAY;
         loop {
             let wait = QUIET_PERIOD.min(deadline.saturating_duration_since(Instant::now()));
-            match messages.recv_timeout(wait) {
-                Ok(message) => accept(message),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            if woken.recv_timeout(wait).is_err() {
+                break;
             }
+        }
+        let Pending { jobs, closed, reload_plugins } =
+            std::mem::take(&mut *pending.lock().unwrap_or_else(PoisonError::into_inner));
+        if reload_plugins {
+            catalogs.clear();
+        }
+        open_texts.retain(|path, _| !closed.contains(path));
+        // A document without a path can't be included.
+        for job in jobs.values().filter(|job| Path::new(&job.name).is_absolute()) {
+            open_texts.insert(PathBuf::from(&job.name), job.text.clone());
         }
         for job in jobs.into_values() {
             let catalog = catalogs.entry(job.folder.clone()).or_insert_with(|| open_catalog(&job.folder));
@@ -229,5 +274,38 @@ impl Catalog for EditorCatalog<'_> {
             Some(text) => Ok(text.clone()),
             None => self.catalog()?.text(path),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_message(uri: &str, version: i32) -> CheckerMessage {
+        let uri: Uri = uri.parse().unwrap();
+        let path = file_path(&uri).map(|path| path.display().to_string());
+        let name = path.unwrap_or_else(|| uri.as_str().to_owned());
+        CheckerMessage::Check(CheckJob { uri, version, folder: "/".into(), name, text: String::new() })
+    }
+
+    #[test]
+    fn only_the_last_text_of_each_open_document_waits() {
+        let mut pending = Pending::default();
+        for version in 0..1000 {
+            for uri in ["file:///a.mas", "file:///b.mas", "untitled:one"] {
+                pending.add(check_message(uri, version));
+            }
+            pending.add(CheckerMessage::ReloadPlugins);
+        }
+        let versions: Vec<i32> = pending.jobs.values().map(|job| job.version).collect();
+        assert_eq!((versions, pending.reload_plugins), (vec![999; 3], true));
+        for uri in ["file:///a.mas", "untitled:one"] {
+            pending.add(CheckerMessage::Close(uri.parse().unwrap()));
+        }
+        assert_eq!(pending.jobs.keys().collect::<Vec<_>>(), ["file:///b.mas"]);
+        assert_eq!(pending.closed, BTreeSet::from([PathBuf::from("/a.mas")]));
+        // Opened again before the thread has read anything.
+        pending.add(check_message("file:///a.mas", 1));
+        assert_eq!((pending.jobs.len(), pending.closed.len()), (2, 0));
     }
 }

@@ -24,7 +24,7 @@ use lsp_types::{
 };
 use serde_json::{Value, json};
 
-use crate::checker::{self, CheckJob, CheckReport, CheckerMessage, OpenCatalog};
+use crate::checker::{self, CheckJob, CheckReport, Checker, CheckerMessage, OpenCatalog};
 use crate::documents::{Document, file_path};
 use crate::error::{Error, RequestError};
 use crate::navigation::DocumentPosition;
@@ -61,7 +61,8 @@ pub fn serve(connection: &Connection, hooks: ServerHooks) -> Result<(), Error> {
     let (id, params) = connection.initialize_start().map_err(|error| {
         if error.channel_is_disconnected() { Error::Disconnected } else { Error::Handshake(error) }
     })?;
-    let (report_sender, reports) = crossbeam_channel::unbounded();
+    // The checks wait for an editor that does not read.
+    let (report_sender, reports) = crossbeam_channel::bounded(1);
     let checker = checker::spawn(hooks.catalog, report_sender).map_err(Error::StartChecker)?;
     let mut server = Server {
         sender: &connection.sender,
@@ -92,7 +93,7 @@ pub fn serve(connection: &Connection, hooks: ServerHooks) -> Result<(), Error> {
 
 struct Server<'a> {
     sender: &'a Sender<Message>,
-    checker: Sender<CheckerMessage>,
+    checker: Checker,
     format: fn(&str) -> Option<String>,
     /// Open documents by URI.
     documents: BTreeMap<String, Document>,
@@ -252,9 +253,7 @@ impl Server<'_> {
                 if let Some(params) = parse_params::<DidCloseTextDocument>(params)
                     && self.documents.remove(params.text_document.uri.as_str()).is_some()
                 {
-                    if let Some(path) = file_path(&params.text_document.uri) {
-                        self.send_to_checker(CheckerMessage::Close(path));
-                    }
+                    self.checker.send(CheckerMessage::Close(params.text_document.uri.clone()));
                     self.publish_diagnostics(params.text_document.uri, Vec::new(), None)?;
                 }
             }
@@ -271,26 +270,15 @@ impl Server<'_> {
         let name = path.as_deref().map_or_else(|| uri.as_str().to_owned(), |path| path.display().to_string());
         let folder = path.as_deref().and_then(Path::parent).unwrap_or(Path::new(".")).to_path_buf();
         let (text, version) = (document.text.clone(), document.version);
-        self.send_to_checker(CheckerMessage::Check(CheckJob {
-            uri: uri.clone(),
-            version,
-            folder,
-            name,
-            text,
-        }));
+        self.checker.send(CheckerMessage::Check(CheckJob { uri: uri.clone(), version, folder, name, text }));
     }
 
     /// Schedules a check of every open document against the plugins that are now on the disk.
     fn check_all(&self) {
-        self.send_to_checker(CheckerMessage::ReloadPlugins);
+        self.checker.send(CheckerMessage::ReloadPlugins);
         for uri in self.documents.keys().filter_map(|uri| uri.parse().ok()) {
             self.check(&uri);
         }
-    }
-
-    fn send_to_checker(&self, message: CheckerMessage) {
-        // The next turn of the main loop notices if the thread has ended.
-        let _ = self.checker.send(message);
     }
 
     /// Publishes the diagnostics of a check unless the document has changed or was closed since.

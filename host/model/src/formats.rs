@@ -20,6 +20,13 @@ use crate::network::config::Config;
 use crate::text::template::ChatTemplate;
 use crate::text::tokenizer::Tokenizer;
 
+/// Largest settings, index of shards or chat template of a model folder, in bytes. The index of a model with a hundred
+/// thousand tensors has some ten megabytes.
+pub(crate) const LARGEST_SETTINGS: u64 = 64 << 20;
+
+/// Largest `tokenizer.json`, in bytes. Those of vocabularies with hundreds of thousands of tokens have some ten megabytes.
+pub(crate) const LARGEST_TOKENIZER: u64 = 256 << 20;
+
 impl Model {
     /// Loads a Hugging Face folder or a GGUF file onto `device`, with the matrices in the form `dtype`: tensors as
     /// [`Weights::round_to`](crate::Weights::round_to) stores them, or packed. Tensors are converted one at a time, directly
@@ -99,8 +106,8 @@ impl Config {
             return gguf::model::config(&source);
         }
         let file = source.join("config.json");
-        let text = file.read_to_string().map_err(Error::io(file.path()))?;
-        Self::from_json(&text, file.path())
+        let json = file.read_at_most(LARGEST_SETTINGS).map_err(Error::io(file.path()))?;
+        Self::from_json(&String::from_utf8_lossy(&json), file.path())
     }
 }
 

@@ -8,6 +8,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use pl_types::Key;
 
 use crate::error::Error;
+use crate::table_limit::LARGEST_TABLE;
 
 /// Number of values that are read at a time.
 const BATCH: usize = 8192;
@@ -35,9 +36,7 @@ pub(crate) struct RowPosition {
 impl KeyedColumns {
     /// Opens the file and reads its schema.
     pub(crate) fn open(path: &Path) -> Result<KeyedColumns, Error> {
-        let file = File::open(path).map_err(Error::io("read", path))?;
-        let reader = SerializedFileReader::new(file).map_err(|e| unreadable(path, e))?;
-        Ok(KeyedColumns { path: path.to_path_buf(), reader })
+        Ok(KeyedColumns { path: path.to_path_buf(), reader: LARGEST_TABLE.open(path)? })
     }
 
     /// Reads the keys of all rows, in order. No other column is read.
@@ -126,6 +125,8 @@ impl KeyedColumns {
                 (read, ..) = reader
                     .read_records(BATCH, None, None, &mut values)
                     .map_err(|e| unreadable(&self.path, e))?;
+                // The pages of a column may have more rows than the file says.
+                LARGEST_TABLE.check(&self.path, values.len() as u64, 0)?;
             }
         }
         Ok(values)
@@ -165,7 +166,8 @@ impl KeyedColumns {
     }
 }
 
-fn unreadable(path: &Path, error: impl ToString) -> Error {
+/// An error for a file that can't be read.
+pub(crate) fn unreadable(path: &Path, error: impl ToString) -> Error {
     Error::Table { action: "read", path: path.to_path_buf(), message: error.to_string() }
 }
 

@@ -39,6 +39,7 @@ pub mod schedule;
 mod settings;
 mod step_table;
 mod table;
+mod table_limit;
 mod text_file;
 mod token_table;
 mod trace_index;

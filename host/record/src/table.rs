@@ -3,18 +3,19 @@
 //!
 //! Written and read by column and by record, without Arrow: its crates would be a tenth of a cold build.
 
-use std::fs::File;
 use std::path::Path;
 
 use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::errors::Result;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::FileReader;
 use parquet::record::{Field, Row};
 use pl_types::{Group, Key, Transition};
 
 use crate::Error;
+use crate::column_reader::unreadable;
 use crate::column_writer::{Columns, write_file};
 use crate::step_table::version_changes;
+use crate::table_limit::{LARGEST_TABLE, TableLimit};
 
 /// Columns in the order in which [`write_columns`] writes them.
 const SCHEMA: &str = "message transitions {
@@ -104,15 +105,31 @@ fn write_columns(mut columns: Columns<'_>, rows: &[Transition]) -> Result<()> {
 
 /// Reads the file of a step.
 pub fn read_transitions(path: &Path) -> std::result::Result<Vec<Transition>, Error> {
-    let unreadable = |message: String| Error::Table { action: "read", path: path.to_path_buf(), message };
-    let file = File::open(path).map_err(Error::io("read", path))?;
-    let reader = SerializedFileReader::new(file).map_err(|e| unreadable(e.to_string()))?;
-    let rows = reader.get_row_iter(None).map_err(|e| unreadable(e.to_string()))?;
-    rows.map(|row| {
-        let row = row.map_err(|e| unreadable(e.to_string()))?;
-        decode(&row).ok_or_else(|| unreadable("a column is missing or has another type".to_owned()))
-    })
-    .collect()
+    read_within(path, LARGEST_TABLE)
+}
+
+fn read_within(path: &Path, limit: TableLimit) -> std::result::Result<Vec<Transition>, Error> {
+    let reader = limit.open(path)?;
+    let rows = reader.get_row_iter(None).map_err(|e| unreadable(path, e))?;
+    let (mut transitions, mut bytes) = (Vec::new(), 0);
+    for row in rows {
+        let row = row.map_err(|e| unreadable(path, e))?;
+        bytes += row.get_column_iter().map(|(_, field)| size(field)).sum::<u64>();
+        limit.check(path, transitions.len() as u64 + 1, bytes)?;
+        let transition = decode(&row);
+        transitions
+            .push(transition.ok_or_else(|| unreadable(path, "a column is missing or has another type"))?);
+    }
+    Ok(transitions)
+}
+
+/// Returns the bytes of a field's values.
+fn size(field: &Field) -> u64 {
+    match field {
+        Field::Str(text) => text.len() as u64,
+        Field::ListInternal(list) => list.elements().iter().map(size).sum(),
+        _ => 8,
+    }
 }
 
 /// Returns `None` if a column is missing or has another type.
@@ -274,6 +291,43 @@ mod tests {
         let empty = folder.path().join("empty.parquet");
         write_transitions(&empty, &[]).unwrap();
         assert_eq!(read_transitions(&empty).unwrap(), []);
+    }
+
+    #[test]
+    fn a_table_is_not_read_beyond_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("000001.parquet");
+        let rows = vec![transition(0, None), transition(1, Some(0)), transition(2, Some(2))];
+        write_transitions(&path, &rows).unwrap();
+        let read = |rows, bytes| read_within(&path, TableLimit { rows, bytes });
+        assert_eq!(read(3, LARGEST_TABLE.bytes).unwrap(), rows);
+        let message = read(2, LARGEST_TABLE.bytes).unwrap_err().to_string();
+        assert!(message.contains("000001.parquet: it has more than 2 rows"), "{message}");
+        let message = read(3, 10).unwrap_err().to_string();
+        assert!(message.contains("000001.parquet: its values take more than 10 bytes"), "{message}");
+
+        let pipe = folder.path().join("pipe.parquet");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let message = read_transitions(&pipe).unwrap_err().to_string();
+        assert!(message.contains("it is not a file"), "{message}");
+    }
+
+    #[test]
+    fn what_a_table_has_once_is_counted_wherever_it_stands() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("000001.parquet");
+        let long = Transition { action: "x".repeat(10_000), ..transition(2, None) };
+        write_transitions(&path, &vec![long; 1000]).unwrap();
+        let limit = TableLimit { rows: 1000, bytes: 2 << 20 };
+        assert!(limit.open(&path).is_ok(), "the file has the text once");
+        let message = read_within(&path, limit).unwrap_err().to_string();
+        assert!(message.contains("its values take more than"), "{message}");
+
+        let many = Transition { prompt: vec![7; 1_000_000], ..transition(2, None) };
+        write_transitions(&path, &[many]).unwrap();
+        assert!(std::fs::metadata(&path).unwrap().len() < 100_000, "the file has the token once");
+        let message = limit.open(&path).map(|_| ()).unwrap_err().to_string();
+        assert!(message.contains("its values take more than"), "{message}");
     }
 
     #[test]

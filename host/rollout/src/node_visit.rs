@@ -45,12 +45,15 @@ pub(crate) struct ModelCall {
     /// Token ids.
     pub prompt: Arc<[u32]>,
     pub completion: Completion,
+    /// True if the prompt with the results of its tool calls is too long for the model, so that the episode ends with
+    /// the turn.
+    pub follow_up_too_long: bool,
 }
 
 impl ModelCall {
     /// The call that answers a prompt.
     pub fn new(prompt: &AgentPrompt, completion: Completion) -> ModelCall {
-        ModelCall { prompt: Arc::clone(&prompt.tokens), completion }
+        ModelCall { prompt: Arc::clone(&prompt.tokens), completion, follow_up_too_long: false }
     }
 }
 
@@ -249,7 +252,8 @@ impl EpisodeSetup {
         Ok(action)
     }
 
-    /// Applies the joint action and scores it at once, before anything else changes the environment.
+    /// Applies the joint action and scores it at once, before anything else changes the environment. The step is the
+    /// episode's last, as a truncated one, if a prompt within one of the turns was too long.
     pub(crate) async fn apply_and_score(
         &self,
         environment: &mut EnvironmentCopy,
@@ -261,7 +265,12 @@ impl EpisodeSetup {
             .iter()
             .map(|turn| (self.agents[turn.prompt.agent].name.clone(), turn.action.to_owned()))
             .collect();
-        let outcome = environment.apply(&actions, recorder).await?;
+        let mut outcome = environment.apply(&actions, recorder).await?;
+        // Before the scores: a reward for the end of an episode must know that this is the end.
+        if joint.iter().flat_map(|turn| turn.calls).any(|call| call.follow_up_too_long) {
+            outcome.done = true;
+            outcome.truncated = true;
+        }
         recorder.record(None, EventKind::Outcome(outcome.clone()));
         let call_log = recorder.call_log(None, "score");
         let scoring = self.reward.score(task, &actions, &outcome, &call_log);

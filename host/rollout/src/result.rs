@@ -133,7 +133,7 @@ impl EpisodeResult {
             turn: prompt.visit,
             node_visit: position.state.map(|_| position.node_visit),
         };
-        let transition = |(call, ModelCall { prompt: asked, completion }): (usize, &ModelCall)| {
+        let transition = |(call, ModelCall { prompt: asked, completion, .. }): (usize, &ModelCall)| {
             let final_call = call + 1 == calls.len();
             Transition {
                 group: group.clone(),

@@ -12,10 +12,21 @@ use crate::spans::call_span;
 use crate::trace::EventKind;
 use crate::trace::recorder::TraceRecorder;
 
+/// The prompt that follows a completion within a turn.
+enum FollowUp {
+    /// The prompt with the completion and the results of its tool calls.
+    Prompt(AgentPrompt),
+    /// None: the turn ends with the completion.
+    None,
+    /// It would be too long for the model: the turn ends with the completion, and the episode with the turn.
+    TooLong,
+}
+
 impl EpisodeSetup {
     /// Ends a turn whose first model call is in `calls`: answers tool calls and asks the model again until a completion
-    /// has none, the agent gives no results, or the agent's limit is reached; then returns the action of the last
-    /// completion. `seed` gives the seed of a call by its number. If it fails, `calls` has those up to the fault.
+    /// has none, the agent gives no results, the agent's limit is reached, or the next prompt is too long; then returns
+    /// the action of the last completion. `seed` gives the seed of a call by its number. If it fails, `calls` has those
+    /// up to the fault.
     pub(crate) async fn finish_turn(
         &self,
         prompt: &AgentPrompt,
@@ -27,31 +38,31 @@ impl EpisodeSetup {
         // The prompt with the completions and results so far.
         let mut asked: Option<AgentPrompt> = None;
         loop {
-            let Some(ModelCall { completion, .. }) = calls.last() else {
+            let round = calls.len() as u32;
+            let Some(call) = calls.last_mut() else {
                 return Err(Fault::for_agent(&runtime.name, "generation", "the turn has no completion"));
             };
-            let read = read_completion(runtime, prompt, completion);
-            let round = calls.len() as u32;
-            let next = match read.tool_calls.is_empty() || round > runtime.tool_rounds {
-                true => None,
-                false => self.next_prompt(asked.as_ref().unwrap_or(prompt), &read, round, recorder).await?,
+            let read = read_completion(runtime, prompt, &call.completion);
+            let follow_up = match read.tool_calls.is_empty() || round > runtime.tool_rounds {
+                true => FollowUp::None,
+                false => self.follow_up(asked.as_ref().unwrap_or(prompt), &read, round, recorder).await?,
             };
-            let Some(next) = next else { return self.parse(prompt, &read, recorder).await };
+            call.follow_up_too_long = matches!(follow_up, FollowUp::TooLong);
+            let FollowUp::Prompt(next) = follow_up else { return self.parse(prompt, &read, recorder).await };
             calls.push(self.complete_once(&next, seed(round), recorder).await?);
             asked = Some(next);
         }
     }
 
-    /// Has the agent answer the tool calls of a completion. Returns the prompt with the completion and the results, or
-    /// `None` if the turn ends with this completion: the agent gives no results, or the prompt would be longer than the
-    /// model's context.
-    async fn next_prompt(
+    /// Has the agent answer the tool calls of a completion. Returns the prompt with the completion and the results, to
+    /// which the agent's rule for long prompts was applied.
+    async fn follow_up(
         &self,
         prompt: &AgentPrompt,
         completion: &pl_plugin::Completion,
         round: u32,
         recorder: &mut TraceRecorder,
-    ) -> Result<Option<AgentPrompt>, Fault> {
+    ) -> Result<FollowUp, Fault> {
         let runtime = &self.agents[prompt.agent];
         let name = Some(runtime.name.as_str());
         let attribute = |fault: Fault| fault.with_agent(&runtime.name);
@@ -61,7 +72,7 @@ impl EpisodeSetup {
         let results = runtime.agent.call_tools(&prompt.view, &completion.tool_calls, &call_log);
         let results = results.instrument(span).await;
         recorder.record_calls(name, &function, &call_log);
-        let Some(results) = results.map_err(attribute)? else { return Ok(None) };
+        let Some(results) = results.map_err(attribute)? else { return Ok(FollowUp::None) };
         let mut next = prompt.clone();
         let message = |role: Role, text: String| Message { role, parts: vec![Part::Text(text)] };
         next.messages.push(message(Role::Assistant, completion.text.clone()));
@@ -69,10 +80,16 @@ impl EpisodeSetup {
         recorder.record(name, EventKind::ToolResults(results));
         let tokens =
             runtime.encoder.encode(runtime.policy, &next.messages, &next.tools).map_err(attribute)?;
-        let FittedPrompt::Fits(tokens) = runtime.fit_prompt(tokens) else { return Ok(None) };
+        let tokens = match runtime.fit_prompt(tokens) {
+            FittedPrompt::Fits(tokens) => tokens,
+            FittedPrompt::TooLong { tokens, context } => {
+                recorder.record(name, EventKind::PromptTooLong { tokens, context });
+                return Ok(FollowUp::TooLong);
+            }
+        };
         recorder.record(name, EventKind::Prompted { visit: next.visit, prompt: tokens.clone() });
         next.tokens = tokens.into();
-        Ok(Some(next))
+        Ok(FollowUp::Prompt(next))
     }
 }
 

@@ -4,16 +4,18 @@
 //! training will find too: answers that are right by themselves, actions that pay without end, prompts that hold the
 //! solution. Splits that share tasks are found by their starting states. The environment's oracle, if it has one, tells
 //! which tasks can be solved, what that earns, and if a solution of one task solves others. Its moves are searched for
-//! loops that pay.
+//! loops that pay, and the first ones are played thousands of times in one plan.
 //!
 //! No model is needed: prompts are passed on as text.
 
 mod adversary;
+mod double_scores;
 #[cfg(test)]
 mod fixtures;
 mod fragments;
 mod judge;
 mod leaks;
+mod long_plans;
 mod loops;
 pub(crate) mod note;
 mod oracle;
@@ -41,6 +43,7 @@ use crate::workflow::CheckedWorkflow;
 
 pub use self::adversary::Strategy;
 use self::adversary::{Adversary, TaggingAgent, TextEncoder};
+use self::double_scores::DoubleScores;
 use self::leaks::Leaks;
 pub use self::oracle::OracleResult;
 use self::oracle::{Advice, AdvisedAgent, AdvisedEnvironment, Silent, all_actions, other_solutions};
@@ -86,6 +89,8 @@ pub struct Audit {
     pub rewards: Option<(f64, f64)>,
     /// The same as the reward declares it. `None` if it doesn't.
     pub declared_rewards: Option<(f64, f64)>,
+    /// Agents whose own score was the team's whenever the team's wasn't 0, also where nothing was solved, if both count.
+    pub double_scores: Vec<String>,
     pub shared_tasks: Vec<SharedTasks>,
     /// Judgement of each property, worst first.
     pub findings: Vec<Finding>,
@@ -165,11 +170,14 @@ impl Audit {
             oracle: Vec::new(),
             rewards: None,
             declared_rewards: audit.declared_rewards,
+            double_scores: Vec::new(),
             shared_tasks,
             findings: Vec::new(),
         };
         let (own, solutions) = audit.oracle(&block.environment.name, tasks, &audit.tasks)?;
         result.add_rewards(&solutions);
+        let mut double_scores = DoubleScores::default();
+        double_scores.add(&solutions.traces);
         let has_oracle = own.actions > 0;
         result.oracle.push(own);
         for (evaluation, tasks) in evaluations().zip(&evaluated) {
@@ -184,6 +192,7 @@ impl Audit {
             let batches = audit.play(&player)?;
             let leaks = leaks.get_or_insert_with(|| Leaks::new(&batches[0].traces));
             batches.iter().for_each(|batch| leaks.find(&batch.traces));
+            batches.iter().for_each(|batch| double_scores.add(&batch.traces));
             if !has_oracle {
                 for (agent, more) in all_actions(&batches[0].traces) {
                     actions.entry(agent).or_default().extend(more);
@@ -191,9 +200,13 @@ impl Audit {
             }
             result.add(player, &batches);
         }
-        for player in loops::players(&audit, &actions) {
+        let loops = loops::players(&audit, &actions);
+        for player in loops.into_iter().chain(long_plans::players(&audit, &actions)) {
             let batches = audit.play(&player)?;
             result.add(player, &batches);
+        }
+        if audit.setup.team_weight != 0.0 && audit.setup.local_weight != 0.0 {
+            result.double_scores = double_scores.found();
         }
         let leaks = leaks.as_ref().map(Leaks::found).unwrap_or_default();
         result.findings = result.judge(&leaks, adds_up(&checked.workflow));

@@ -10,6 +10,7 @@ mod docker;
 mod error;
 mod job;
 mod limits;
+mod proc_stat;
 mod process;
 mod python;
 mod sandbox;

@@ -11,6 +11,10 @@ use crate::python::ComponentizePy;
 use crate::rust::{Crate, Toolchain};
 use crate::{component, embedded};
 
+/// Folder in which tools run without a project. rustup and others obey files of the folder, such as
+/// `rust-toolchain.toml`: only root can write one into this folder.
+const NO_PROJECT: &str = "/";
+
 /// Result of a build.
 #[derive(Debug, Clone)]
 pub struct BuildOutput {
@@ -61,7 +65,7 @@ pub fn build(project: &Project, profile: Profile, progress: ProgressFn) -> Resul
 /// # Errors
 /// [`Error::NoTool`](crate::Error::NoTool) with the commands that install what is missing.
 pub fn find_tools(language: Language) -> Result<String> {
-    let folder = Path::new("/");
+    let folder = Path::new(NO_PROJECT);
     match language {
         Language::Rust => Toolchain::find(folder).map(|toolchain| toolchain.describe().to_owned()),
         Language::Python => ComponentizePy::find(folder).map(|tool| tool.describe()),
@@ -76,8 +80,7 @@ pub fn find_tools(language: Language) -> Result<String> {
 /// [`Error::Failed`](crate::Error::Failed) or [`Error::NoTool`](crate::Error::NoTool) if a download fails.
 pub fn fetch(language: Language, progress: ProgressFn) -> Result<()> {
     match language {
-        // rustup obeys the `rust-toolchain.toml` of the folder. Only root can write one into this folder.
-        Language::Rust => Toolchain::find_or_fetch(Path::new("/"), progress).map(|_| ()),
+        Language::Rust => Toolchain::find_or_fetch(Path::new(NO_PROJECT), progress).map(|_| ()),
         Language::Python => ComponentizePy::fetch(progress),
         Language::Js => ComponentizeJs::fetch(progress),
         Language::C => Zig::fetch(progress),
@@ -92,4 +95,21 @@ fn rust(toolchain: &Toolchain, project: &Project, profile: Profile) -> Result<u6
     let target_dir = project.scratch();
     let guest = Crate { folder: &project.folder, package: None, profile, target_dir: &target_dir };
     component::encode(&toolchain.compile(&guest)?, &project.out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// Another user's file would name the compiler that is run.
+    #[test]
+    fn only_the_owner_can_write_where_tools_run_without_a_project() {
+        let folder = std::fs::canonicalize(NO_PROJECT).unwrap();
+        let mode = std::fs::metadata(&folder).unwrap().permissions().mode();
+        assert_eq!(mode & 0o022, 0, "{}: {mode:o}", folder.display());
+        // rustup looks in the folders above as well.
+        assert_eq!(folder.parent(), None);
+    }
 }

@@ -70,6 +70,23 @@ impl SourcePath {
         Ok(bytes)
     }
 
+    /// Reads a file of at most `largest` bytes.
+    ///
+    /// # Errors
+    /// Those of [`SourcePath::open`], and if it is larger.
+    pub fn read_at_most(&self, largest: u64) -> io::Result<Vec<u8>> {
+        let too_large = || io::Error::other(format!("it is larger than {} MiB", largest >> 20));
+        let file = self.open()?;
+        // A sparse file may have any size.
+        if file.metadata()?.len() > largest {
+            return Err(too_large());
+        }
+        let mut bytes = Vec::new();
+        // Another process may append to it meanwhile.
+        file.take(largest + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > largest { Err(too_large()) } else { Ok(bytes) }
+    }
+
     /// Reads a text.
     ///
     /// # Errors

@@ -65,8 +65,9 @@ pub struct Settings {
     /// show 3. Shown tests count in the reward like hidden ones. All of HumanEval's are hidden.
     pub shown: u32,
     /// Number of calls that one process of the program answers, one after the other. With 1 no process knows two
-    /// inputs, except for calls on one object. More make long tests cheaper, and let a program that reads its
-    /// standard input itself see the inputs of its next calls.
+    /// inputs, except for calls on one object, and where more calls wait at once than a turn has jobs for (120 if it
+    /// has one program, fewer for several or in later rounds): those calls share processes. Larger numbers make long
+    /// tests cheaper, and let a program that reads its standard input itself see the inputs of its next calls.
     #[schemars(range(min = 1))]
     pub calls_per_job: u32,
     /// Number of tests that a tester writes in a step. More aren't read, and missing ones earn nothing.

@@ -19,6 +19,7 @@ pub enum ProgramWorth {
 /// Settings of the reward.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-range" = [0, 1]))]
 pub struct Settings {
     /// Worth of a program: `share` of the hidden tests that hold, which distinguishes wrong programs, or `all` of them.
     pub programs: ProgramWorth,
@@ -225,8 +226,15 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_declared_range_is_0_to_1() {
+        let schema = schemars::schema_for!(Settings);
+        assert_eq!(schema.get("x-range"), Some(&serde_json::json!([0, 1])));
+    }
+
     proptest::proptest! {
-        /// However an agent acts, its rewards of an episode sum up to its best work at most, and repeating adds nothing.
+        /// However an agent acts, its rewards of an episode sum up to its best work at most, repeating adds nothing, and
+        /// each is within the declared range.
         #[test]
         fn no_loop_pays(
             numbers in proptest::collection::vec((0_u32..5, 0_u32..5, proptest::bool::ANY, proptest::bool::ANY, 0_u8..3), 1..24),
@@ -248,6 +256,7 @@ mod tests {
             let gains = gains(settings, &twice);
             proptest::prop_assert!((gains.iter().sum::<f64>() - best).abs() < 1e-9);
             proptest::prop_assert!(best <= 1.0 && gains.iter().skip(1).step_by(2).all(|gain| *gain == 0.0));
+            proptest::prop_assert!(gains.iter().all(|gain| (0.0..=1.0).contains(gain)));
         }
     }
 }

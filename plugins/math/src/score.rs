@@ -23,6 +23,8 @@ pub enum Rules {
 /// Settings of the reward.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+// An item declares one range, whatever its settings are: this one has room for the reference's amounts.
+#[schemars(extend("x-range" = [-1, 2]))]
 pub struct Settings {
     /// Rules of the rewards: `sound`, or `reference` to compare with published numbers.
     pub rules: Rules,
@@ -154,5 +156,31 @@ mod tests {
             assert_eq!(reward, expected, "{shown}");
             assert_eq!(team, if team_success { 1.0 } else { 0.0 }, "{shown}");
         }
+    }
+
+    #[test]
+    fn scores_are_within_the_declared_range() {
+        let schema = schemars::schema_for!(Settings);
+        let declared = schema.get("x-range").unwrap();
+        let (low, high) = (declared[0].as_f64().unwrap(), declared[1].as_f64().unwrap());
+        let actions = [
+            Action::Python(String::new()),
+            Action::Answer(String::new()),
+            Action::None(NO_PROGRAM.to_owned()),
+            Action::None(String::new()),
+        ];
+        let mut seen: Vec<f64> = Vec::new();
+        for rules in [Rules::Sound, Rules::Reference] {
+            for action in &actions {
+                for own in [None, Some("7"), Some("8")] {
+                    let (team, reward, ..) = score_by(rules, action.clone(), None, own, own);
+                    let range = if rules == Rules::Sound { 0.0..=1.0 } else { low..=high };
+                    assert!((0.0..=1.0).contains(&team) && range.contains(&reward), "{action:?}");
+                    seen.extend([team, reward]);
+                }
+            }
+        }
+        // The range is no wider than the scores are.
+        assert!(seen.contains(&low) && seen.contains(&high), "{seen:?}");
     }
 }

@@ -5,10 +5,25 @@
 use pl_sdk::prelude::*;
 
 use crate::environment::{Action, View};
+use crate::program::ProgramRun;
 use crate::prompts::Texts;
 
 /// Characters shown of a program's output that has no plan.
 const MAX_OUTPUT: usize = 300;
+
+/// Characters shown of a program to the agent that plays.
+const MAX_CODE: usize = 2000;
+
+/// Parts of the newest program that a prompt shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProgramContext {
+    /// The plan that it printed, or else the reason why there is none. An agent that programs sees its code too.
+    #[default]
+    Plan,
+    /// Its code, its output and its plan, as in the reference (PettingLLMs).
+    Full,
+}
 
 /// Settings of both agents.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -19,11 +34,13 @@ pub struct Settings {
     /// Worked examples before the state, at most 2. Small models need them, large ones reason better without.
     #[schemars(range(max = 2))]
     pub examples: u32,
+    /// Parts of the newest program that the prompt shows: `plan`, or `full` for its code and its output besides.
+    pub context: ProgramContext,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { instruction: None, examples: 2 }
+        Self { instruction: None, examples: 2, context: ProgramContext::Plan }
     }
 }
 
@@ -66,10 +83,17 @@ impl Agent for Planner {
         let mut state = view.state.clone();
         state.push_str(&last_plan(view));
         if let Some(program) = &view.program {
+            let is_shown = settings.context == ProgramContext::Full && !program.code.is_empty();
             state.push_str(&match (&program.plan, &program.error) {
+                _ if is_shown => {
+                    let listing = listing(program, &start(&program.code, MAX_CODE), settings.context);
+                    format!("\nA program, which may be wrong, was to find a plan:\n{listing}")
+                }
                 (Some(plan), _) => format!("\nA program printed the plan {plan}, which may be wrong."),
                 (None, Some(error)) => format!("\nA program that was to find a plan failed: {error}."),
-                (None, None) => format!("\nA program printed no plan, but: {}", start(&program.output)),
+                (None, None) => {
+                    format!("\nA program printed no plan, but: {}", start(&program.output, MAX_OUTPUT))
+                }
             });
         }
         let instruction = format!("You may reason first. Then write #### and the plan: {}.", texts.plan);
@@ -99,15 +123,11 @@ impl Agent for Tool {
         let mut state = view.state.clone();
         state.push_str(&last_plan(view));
         if let Some(program) = &view.program {
-            let result = match (&program.plan, &program.error) {
-                (Some(plan), _) => format!("printed the plan {plan}"),
-                (None, Some(error)) => format!("failed: {error}"),
-                (None, None) => format!("printed no plan, but: {}", start(&program.output)),
-            };
             state.push_str(&match program.code.as_str() {
                 "" => "\nYour last answer had no program.".to_owned(),
                 code => {
-                    format!("\nYour last program:\n```python\n{code}\n```\nIt {result}.\nWrite a better one.")
+                    let listing = listing(program, code, settings.context);
+                    format!("\nYour last program:\n{listing}\nWrite a better one.")
                 }
             });
         }
@@ -138,9 +158,26 @@ fn last_plan(view: &View) -> String {
     }
 }
 
-/// Returns the start of a program's output.
-fn start(output: &str) -> String {
-    output.chars().take(MAX_OUTPUT).collect()
+/// Shows a program, of which `code` is the part to show, with its result.
+fn listing(program: &ProgramRun, code: &str, context: ProgramContext) -> String {
+    let output = match (context, program.output.as_str()) {
+        (ProgramContext::Plan, _) | (ProgramContext::Full, "") => String::new(),
+        (ProgramContext::Full, output) => format!("Its output:\n```\n{output}\n```\n"),
+    };
+    let result = match (&program.plan, &program.error, context) {
+        (Some(plan), ..) => format!("printed the plan {plan}"),
+        (None, Some(error), _) => format!("failed: {error}"),
+        (None, None, ProgramContext::Plan) => {
+            format!("printed no plan, but: {}", start(&program.output, MAX_OUTPUT))
+        }
+        (None, None, ProgramContext::Full) => "printed no plan".to_owned(),
+    };
+    format!("```python\n{code}\n```\n{output}It {result}.")
+}
+
+/// Returns the first characters of a text.
+fn start(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
 }
 
 /// Returns the last block of Python, else the last fenced block, which may be cut off, else the whole text.
@@ -170,7 +207,6 @@ mod tests {
     use super::*;
     use crate::environment::PlayedPlan;
     use crate::game::GameKind;
-    use crate::program::ProgramRun;
 
     const KINDS: [GameKind; 5] =
         [GameKind::PlanPath, GameKind::Sokoban, GameKind::Sudoku, GameKind::Queens, GameKind::Blocksworld];
@@ -204,14 +240,14 @@ mod tests {
         };
         insta::assert_snapshot!("planner_first", all(prompt::<Planner>));
         insta::assert_snapshot!("tool_first", all(prompt::<Tool>));
-        let bare = Settings { instruction: Some(String::new()), examples: 0 };
+        let bare = Settings { instruction: Some(String::new()), examples: 0, ..Settings::default() };
         insta::assert_snapshot!("planner_again", prompt::<Planner>(&bare, &later_view()));
         insta::assert_snapshot!("tool_again", prompt::<Tool>(&bare, &later_view()));
     }
 
     #[test]
     fn failed_programs_are_described() {
-        let bare = Settings { instruction: Some(String::new()), examples: 0 };
+        let bare = Settings { instruction: Some(String::new()), examples: 0, ..Settings::default() };
         let mut view = later_view();
         view.plan = Some(PlayedPlan { plan: String::new(), first_invalid: None });
         let program = view.program.as_mut().unwrap();
@@ -229,8 +265,38 @@ mod tests {
     }
 
     #[test]
+    fn the_whole_program_is_shown_on_request() {
+        let context = ProgramContext::Full;
+        let full = Settings { instruction: Some(String::new()), examples: 0, context };
+        let state = "[Role::User]\n(the state)\nIn the last plan, [\"D\"], move 1 was impossible.\n";
+        let shown = "```python\nprint(solve())\n```\nIts output:\n```\n[\"U\", \"R\"]\n```\n";
+        let mut view = later_view();
+        let is = "A program, which may be wrong, was to find a plan:";
+        let printed = "It printed the plan [\"U\", \"R\"].";
+        assert_eq!(prompt::<Planner>(&full, &view), format!("{state}{is}\n{shown}{printed}\n"));
+        assert_eq!(
+            prompt::<Tool>(&full, &view),
+            format!("{state}Your last program:\n{shown}{printed}\nWrite a better one.\n")
+        );
+        let program = view.program.as_mut().unwrap();
+        program.plan = None;
+        assert!(prompt::<Planner>(&full, &view).ends_with("```\nIt printed no plan.\n"));
+        let program = view.program.as_mut().unwrap();
+        program.error = Some("NameError: x".to_owned());
+        program.output = String::new();
+        program.code = "é".repeat(5000);
+        let code = "é".repeat(MAX_CODE);
+        let expected = format!("{state}{is}\n```python\n{code}\n```\nIt failed: NameError: x.\n");
+        assert_eq!(prompt::<Planner>(&full, &view), expected);
+        view.program = Some(ProgramRun::missing());
+        assert!(prompt::<Planner>(&full, &view).contains("failed: there is no program."));
+        let read: Settings = serde_json::from_str("{\"context\": \"full\"}").unwrap();
+        assert_eq!((read.context, read.examples), (ProgramContext::Full, 2));
+    }
+
+    #[test]
     fn settings_change_the_prompt() {
-        let own = Settings { instruction: Some("Go.".to_owned()), examples: 1 };
+        let own = Settings { instruction: Some("Go.".to_owned()), examples: 1, ..Settings::default() };
         assert!(
             prompt::<Planner>(&own, &view(GameKind::Queens))
                 .starts_with("[Role::System]\nGo.\n[Role::User]\n.Q..\n")

@@ -7,6 +7,8 @@ use crate::environment::Evidence;
 
 /// Hands on the scores of the evidence. The team gets the value of the ending (goal, bonus, failure); an agent gets the
 /// costs of its moves and the change of the state's potential, or the whole worth of the plan that its program printed.
+///
+/// It declares no range: costs and potentials grow with the puzzle of a task file, and answers without a plan add up.
 pub struct Score;
 
 impl Reward for Score {

@@ -23,6 +23,7 @@ pub enum Metric {
 /// Settings of the reward.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-range" = [0, 1]))]
 pub struct Settings {
     /// Reward of an answer: `exact`, `f1` or `lenient`. An episode succeeds with a lenient match if it is `lenient`, else
     /// with an exact one.
@@ -152,6 +153,25 @@ mod tests {
         assert_eq!((scores.team, scores.local[0].reward, scores.success), (0.0, 0.25, false));
         let settings = Settings { passage: 0.0, ..Settings::default() };
         assert_eq!(score(settings, &[("search", search())], &[("search", 1.0)]).local[0].reward, 0.0);
+    }
+
+    /// An agent either searches or answers, so that it gets one of the two amounts.
+    #[test]
+    fn scores_are_within_the_declared_range() {
+        let schema = schemars::schema_for!(Settings);
+        let declared = schema.get("x-range").unwrap();
+        let range = declared[0].as_f64().unwrap()..=declared[1].as_f64().unwrap();
+        for metric in [Metric::Exact, Metric::F1, Metric::Lenient] {
+            for text in ["Arrowhead Stadium", "Arrowhead Arrowhead Stadium Stadium", "Arrowhead", "", "no"] {
+                for share in [0.0, 0.5, 1.0] {
+                    let settings = Settings { metric, passage: 1.0 };
+                    let actions = [("search", Action::Search("x".to_owned())), ("reason", answer(text))];
+                    let scores = score(settings, &actions, &[("search", share)]);
+                    let mut parts = scores.local.iter().map(|own| own.reward).chain([scores.team]);
+                    assert!(parts.all(|part| range.contains(&part)), "{metric:?} {text}: {scores:?}");
+                }
+            }
+        }
     }
 
     #[test]

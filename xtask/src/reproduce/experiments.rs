@@ -1,5 +1,8 @@
 //! The experiments: which workflows are trained how, and what they are compared with.
 
+use super::clusters::ClusterKey;
+use super::rooms::room;
+
 /// An experiment: arms that are compared with one of them.
 #[derive(Clone, Copy)]
 pub struct Experiment {
@@ -13,6 +16,8 @@ pub struct Experiment {
     pub arms: &'static [Arm],
     /// The arm whose agents exchange their policies once it is trained.
     pub swapped: Option<Swapped>,
+    /// Clusters of the tasks of the evaluation. `None` if they are different tasks that share nothing.
+    pub cluster: Option<ClusterKey>,
 }
 
 /// A workflow trained in one way.
@@ -49,7 +54,7 @@ const fn control(file: &'static str) -> Arm {
 }
 
 const fn experiment(name: &'static str, steps: u32, arms: &'static [Arm]) -> Experiment {
-    Experiment { name, steps, settings: &[], needs_corpus: false, arms, swapped: None }
+    Experiment { name, steps, settings: &[], needs_corpus: false, arms, swapped: None, cluster: None }
 }
 
 const RECOMPUTED: &str = "train.old_logprobs=recompute";
@@ -141,6 +146,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         // own group, the cost of a move would count as much in a group without a solution as the goal does in others.
         settings: &["rooms.level=1", "train.scale=batch", "test.every=20", "test.limit=100"],
         swapped: Some(Swapped { arm: "L2", settings: &["tool.policy=pusher", "push.policy=coder"] }),
+        // There are few rooms of this size: tasks repeat, and many are in the same room.
+        cluster: Some(room),
         ..experiment(
             "sokoban",
             20,

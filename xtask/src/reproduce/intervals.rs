@@ -3,6 +3,16 @@
 /// 97.5 % quantile of the normal distribution: both sides of a 95 % interval.
 const Z: f64 = 1.959_963_984_540_054;
 
+/// Difference of two shares or means with its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Difference {
+    pub value: f64,
+    /// Lower bound.
+    pub low: f64,
+    /// Upper bound.
+    pub high: f64,
+}
+
 /// Successes among independent tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proportion {
@@ -36,15 +46,16 @@ impl Proportion {
     }
 }
 
-/// Difference of two shares with its 95 % interval: value, lower and upper bound (Newcombe 1998, method 10, from the
-/// score intervals of both).
-pub fn difference(own: Proportion, control: Proportion) -> (f64, f64, f64) {
+/// Difference of two shares of independent tries (Newcombe 1998, method 10, from the score intervals of both).
+pub fn difference(own: Proportion, control: Proportion) -> Difference {
     let (p, q) = (own.share(), control.share());
     let ((p_low, p_high), (q_low, q_high)) = (own.interval(), control.interval());
     let value = p - q;
-    let low = value - (p - p_low).hypot(q_high - q);
-    let high = value + (p_high - p).hypot(q - q_low);
-    (value, low, high)
+    Difference {
+        value,
+        low: value - (p - p_low).hypot(q_high - q),
+        high: value + (p_high - p).hypot(q - q_low),
+    }
 }
 
 #[cfg(test)]
@@ -56,7 +67,7 @@ mod tests {
     fn the_published_example() {
         let own = Proportion { successes: 56, count: 70 };
         let control = Proportion { successes: 48, count: 80 };
-        let (value, low, high) = difference(own, control);
+        let Difference { value, low, high } = difference(own, control);
         assert!((value - 0.2).abs() < 1e-12);
         assert!((low - 0.0524).abs() < 1e-4 && (high - 0.3339).abs() < 1e-4, "{low} {high}");
     }

@@ -1,34 +1,30 @@
 //! `pl-host evaluate`: success of each agent and of the team, pass@k, turns, tokens.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::Write;
 
 use pl_run::evaluation::{EvaluationResult, evaluate};
 
 use crate::app::App;
 use crate::arguments::training::EvaluateArgs;
 use crate::exit::{CommandError, CommandResult};
+use crate::output_file::OutputFile;
 use crate::report;
 use crate::stderr;
 use crate::visible;
 
 pub fn run(app: &App, options: &EvaluateArgs) -> CommandResult {
-    // Opened first: a path that can't be written is found before hours of playing.
-    let mut completions = options.out.as_deref().map(create).transpose()?;
     let (checked, session) =
         app.open_session(&options.source, &options.machine, options.checkpoint.as_deref())?;
+    // Before any episode: a path that can't be written is found before hours of playing.
+    let mut completions = options.out.as_deref().map(OutputFile::create).transpose()?;
     let mut out = visible::stdout();
-    evaluate(&app.host, &checked, &session, |result: &EvaluationResult| {
+    evaluate(&app.host, &checked, &session, |result: &EvaluationResult| -> CommandResult {
         let EvaluationResult { report, seconds, tokens, .. } = result;
         // Timings differ from run to run and are not part of the report.
         let rate = *tokens as f64 / seconds;
         stderr::line(&format!("{}: {tokens} tokens in {seconds:.1} s, {rate:.1} tokens/s", report.name));
-        if let Some((path, file)) = &mut completions {
-            result
-                .write_completions(&session, file)
-                .and_then(|()| file.flush())
-                .map_err(|e| CommandError::failed(format!("cannot write {}: {e}", path.display())))?;
+        if let Some(file) = &mut completions {
+            result.write_completions(&session, file).map_err(|error| file.failure(&error))?;
         }
         if options.json {
             writeln!(out, "{}", serde_json::to_string(report).map_err(CommandError::failed)?)?;
@@ -36,11 +32,6 @@ pub fn run(app: &App, options: &EvaluateArgs) -> CommandResult {
             report::write(report, &mut out)?;
         }
         Ok(())
-    })
-}
-
-fn create(path: &Path) -> Result<(&Path, BufWriter<File>), CommandError> {
-    let file =
-        File::create(path).map_err(|e| CommandError::input(format!("--out {}: {e}", path.display())))?;
-    Ok((path, BufWriter::new(file)))
+    })?;
+    completions.map_or(Ok(()), OutputFile::finish)
 }

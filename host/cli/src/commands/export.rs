@@ -1,12 +1,12 @@
 //! `pl-host export`: the episodes, the numbers or the times of a run for other programs.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 
-use pl_viewer::{Error, ExportFormat, export};
+use pl_viewer::{Error, ExportFormat, Exported, export};
 
 use crate::arguments::view::{ExportArgs, ExportChoice};
 use crate::exit::{CommandError, CommandResult};
+use crate::output_file::OutputFile;
 use crate::stderr;
 use crate::stored_workflows::StoredWorkflows;
 use crate::visible::{self, visible};
@@ -22,12 +22,18 @@ pub fn run(options: &ExportArgs) -> CommandResult {
         ExportChoice::ChromeTrace => ExportFormat::ChromeTrace,
         ExportChoice::Timeline => ExportFormat::Timeline,
     };
-    let workflows = StoredWorkflows::new(options.trust);
-    let mut out = output(options)?;
-    let exported = export(&options.run, format, &workflows, &mut out).map_err(|error| match error {
-        Error::Output(error) => CommandError::from(error),
-        error => CommandError::input(error),
-    })?;
+    let exported = match &options.out {
+        Some(path) => {
+            let mut file = OutputFile::create(path)?;
+            let exported = write(options, format, &mut file)?;
+            file.finish()?;
+            exported
+        }
+        None if options.format == ExportChoice::Parquet => {
+            return Err(CommandError::input("a Parquet file is not text; name it with --out FILE"));
+        }
+        None => write(options, format, &mut visible::stdout())?,
+    };
     for problem in &exported.problems {
         stderr::line(&format!("warning: {}", visible(problem)));
     }
@@ -40,16 +46,15 @@ pub fn run(options: &ExportArgs) -> CommandResult {
     Ok(())
 }
 
-/// Opens the file that is written to, or standard output.
-fn output(options: &ExportArgs) -> Result<Box<dyn Write + Send>, CommandError> {
-    match &options.out {
-        Some(path) => {
-            let failed = |error| CommandError::failed(format!("cannot write {}: {error}", path.display()));
-            Ok(Box::new(BufWriter::new(File::create(path).map_err(failed)?)))
-        }
-        None if options.format == ExportChoice::Parquet => {
-            Err(CommandError::input("a Parquet file is not text; name it with --out FILE"))
-        }
-        None => Ok(Box::new(visible::stdout())),
-    }
+/// Writes the export of the run.
+fn write(
+    options: &ExportArgs,
+    format: ExportFormat,
+    out: &mut (impl Write + Send),
+) -> Result<Exported, CommandError> {
+    let workflows = StoredWorkflows::new(options.trust);
+    export(&options.run, format, &workflows, out).map_err(|error| match error {
+        Error::Output(error) => CommandError::from(error),
+        error => CommandError::input(error),
+    })
 }

@@ -8,6 +8,7 @@ use pl_dsl::graph::{Graph, TerminalOptions};
 use crate::app::App;
 use crate::arguments::workflow::{GraphArgs, GraphFormat};
 use crate::exit::{CommandError, CommandResult};
+use crate::output_file::OutputFile;
 use crate::visible::{self, visible};
 
 /// Columns if stdout is not a terminal.
@@ -39,8 +40,11 @@ pub fn run(app: &App, options: &GraphArgs) -> CommandResult {
         }
     };
     match &options.out {
-        Some(out) => std::fs::write(out, drawing)
-            .map_err(|e| CommandError::input(format!("cannot write {}: {e}", out.display()))),
+        Some(path) => {
+            let mut file = OutputFile::create(path)?;
+            file.write_all(drawing.as_bytes()).map_err(|error| file.failure(&error))?;
+            file.finish()
+        }
         // Its colours are escapes, and those of names were shown.
         None if options.format == GraphFormat::Terminal => {
             Ok(std::io::stdout().lock().write_all(drawing.as_bytes())?)

@@ -443,3 +443,43 @@ unsafe fn softmax<S: Simd>(scores: &mut [f32], length: usize) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::simd::SimdLevel;
+    use super::*;
+
+    /// Without threads and special instructions, so that it runs in Miri too, which refuses writes through a shared
+    /// borrow.
+    #[test]
+    fn a_group_of_heads_writes_its_own_outputs_alone() {
+        let heads = Heads { heads: 6, kv_heads: 2, dim: 3 };
+        let mut cache = KvCache::new(heads, 1);
+        cache.reserve([0]);
+        for (head, value) in [[2.0, 3.0, 4.0], [5.0, 6.0, 7.0]].iter().enumerate() {
+            // SAFETY: the block was reserved, and there are no other threads.
+            unsafe { cache.write(0, 0, 0, head, &[1.0; 3], value) };
+        }
+        let scratch = Scratch::default();
+        let mut out = [-1.0_f32; 27];
+        let parts = DisjointSlice::new(&mut out);
+        let kernel = HeadGroupKernel {
+            cache: &cache,
+            layer: 0,
+            head: 1,
+            query: Query { blocks: &[0], length: 1 },
+            q: &[0.5; 9],
+            // SAFETY: no other part is taken.
+            out: unsafe { parts.part(9, 9) }.as_mut_ptr(),
+            scratch: &scratch,
+        };
+        // SAFETY: every CPU has these instructions; the query's block was written.
+        unsafe { SimdLevel::Portable.run(kernel) };
+        // One token has all of the weight: each of the three heads gets its value.
+        let (untouched, value) = ([[-1.0_f32; 3]; 3], [[5.0, 6.0, 7.0]; 3]);
+        let expected = untouched.into_iter().chain(value).chain(untouched).flatten();
+        for (index, (got, expected)) in out.iter().zip(expected).enumerate() {
+            assert!((got - expected).abs() < 1e-5, "{index}: {got} instead of {expected}");
+        }
+    }
+}

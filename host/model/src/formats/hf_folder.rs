@@ -12,6 +12,7 @@ use tch::Tensor;
 use crate::error::Error;
 use crate::formats::matrix_form::{MatrixForm, stored_bytes};
 use crate::formats::shards::Shards;
+use crate::formats::{LARGEST_SETTINGS, LARGEST_TOKENIZER};
 use crate::model::Model;
 use crate::network::config::{Config, ids};
 use crate::network::weight_matrix::WeightMatrix;
@@ -100,9 +101,9 @@ pub(crate) fn text(
     hasher: &mut blake3::Hasher,
 ) -> Result<(Config, Tokenizer, ChatTemplate), Error> {
     let folder = source.path();
-    let mut read = |name: &str| -> Result<Option<Vec<u8>>, Error> {
+    let mut read = |name: &str, largest: u64| -> Result<Option<Vec<u8>>, Error> {
         let path = source.join(name);
-        match path.read() {
+        match path.read_at_most(largest) {
             Ok(bytes) => {
                 hash_file(hasher, name, &bytes);
                 Ok(Some(bytes))
@@ -119,11 +120,13 @@ pub(crate) fn text(
             )
         })
     };
-    let config_json = need("config.json", read("config.json")?)?;
-    let tokenizer_json = need("tokenizer.json", read("tokenizer.json")?)?;
-    let settings = json(folder, "tokenizer_config.json", read("tokenizer_config.json")?)?;
-    let generation = json(folder, "generation_config.json", read("generation_config.json")?)?;
-    let jinja = read("chat_template.jinja")?;
+    let config_json = need("config.json", read("config.json", LARGEST_SETTINGS)?)?;
+    let tokenizer_json = need("tokenizer.json", read("tokenizer.json", LARGEST_TOKENIZER)?)?;
+    let settings = read("tokenizer_config.json", LARGEST_SETTINGS)?;
+    let settings = json(folder, "tokenizer_config.json", settings)?;
+    let generation = read("generation_config.json", LARGEST_SETTINGS)?;
+    let generation = json(folder, "generation_config.json", generation)?;
+    let jinja = read("chat_template.jinja", LARGEST_SETTINGS)?;
 
     let config = Config::from_json(&String::from_utf8_lossy(&config_json), &folder.join("config.json"))?;
     let name = folder.display().to_string();

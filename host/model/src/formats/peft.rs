@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tch::Kind;
 
 use crate::error::Error;
+use crate::formats::LARGEST_SETTINGS;
 use crate::formats::save::{write_json, write_tensors};
 use crate::formats::shards::Shards;
 use crate::network::adapter::{Adapter, LowRank, Projection, parameter_name};
@@ -54,7 +55,7 @@ impl Adapter {
     pub fn load(source: impl Into<SourcePath>, config: &Config) -> Result<Self, Error> {
         let source = source.into();
         let (folder, path) = (source.path(), source.path().join(SETTINGS));
-        let text = source.join(SETTINGS).read().map_err(Error::io(&path))?;
+        let text = source.join(SETTINGS).read_at_most(LARGEST_SETTINGS).map_err(Error::io(&path))?;
         let settings: Value =
             serde_json::from_slice(&text).map_err(|e| Error::format(&path, format!("not JSON: {e}")))?;
         if settings["peft_type"] != "LORA" {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::Error;
+use crate::formats::LARGEST_SETTINGS;
 use crate::formats::mapped_file::MappedFile;
 use crate::formats::matrix_form::MatrixForm;
 use crate::network::weight_matrix::WeightMatrix;
@@ -149,7 +150,7 @@ impl Shards {
 /// Reads an index: the file name of each tensor.
 fn read_index(source: &SourcePath) -> Result<BTreeMap<String, String>, Error> {
     let index = source.path();
-    let text = source.read().map_err(Error::io(index))?;
+    let text = source.read_at_most(LARGEST_SETTINGS).map_err(Error::io(index))?;
     let json: Value =
         serde_json::from_slice(&text).map_err(|e| Error::format(index, format!("not JSON: {e}")))?;
     let map = json["weight_map"]

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use pl_types::SourcePath;
 use serde_json::Value;
 
 use super::error::FetchError;
 use super::source::is_path;
+use crate::formats::LARGEST_SETTINGS;
 
 /// Files of a model folder besides the weights. The first two are required.
 pub(super) const MODEL_FILES: [&str; 6] = [
@@ -53,7 +55,7 @@ impl RevisionFiles {
 /// Returns the files that an index names, sorted and without duplicates.
 pub(super) fn read_index(index: &Path) -> Result<Vec<String>, FetchError> {
     let damaged = |problem: &str| FetchError::Damaged { file: INDEX.into(), problem: problem.into() };
-    let text = std::fs::read(index).map_err(FetchError::Cache)?;
+    let text = SourcePath::from(index).read_at_most(LARGEST_SETTINGS).map_err(FetchError::Cache)?;
     let json: Value = serde_json::from_slice(&text).map_err(|e| damaged(&format!("is not JSON ({e})")))?;
     let map = json["weight_map"].as_object().ok_or_else(|| damaged("has no `weight_map`"))?;
     let mut files = map

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use pl_model::{Model, TensorSet};
+use pl_model::{Adapter, Config, Model, TensorSet};
 use pl_types::Dtype;
 use tch::{Device, Kind, Tensor};
 
@@ -156,6 +156,36 @@ fn folders() {
     let odd = folder();
     fs::write(odd.path().join("tokenizer.json"), "{}").unwrap();
     assert!(refusal(odd.path()).starts_with("tokenizer of"));
+}
+
+/// A sparse file takes no space on the disk.
+#[test]
+fn texts_of_any_size_are_not_read() {
+    let make_huge = |path: &Path| {
+        let file = fs::File::options().write(true).create(true).truncate(false).open(path).unwrap();
+        file.set_len(1 << 40).unwrap();
+    };
+    for name in [
+        "config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "generation_config.json",
+        "chat_template.jinja",
+        "model.safetensors.index.json",
+    ] {
+        let folder = folder();
+        make_huge(&folder.path().join(name));
+        let message = refusal(folder.path());
+        assert!(message.contains(name) && message.contains("it is larger than"), "{message}");
+    }
+    let folder = folder();
+    let config = Config::read(folder.path()).unwrap();
+    make_huge(&folder.path().join("config.json"));
+    let message = Config::read(folder.path()).map(|_| ()).unwrap_err().to_string();
+    assert!(message.contains("config.json: it is larger than 64 MiB"), "{message}");
+    make_huge(&folder.path().join("adapter_config.json"));
+    let message = Adapter::load(folder.path(), &config).unwrap_err().to_string();
+    assert!(message.contains("adapter_config.json: it is larger than 64 MiB"), "{message}");
 }
 
 #[test]

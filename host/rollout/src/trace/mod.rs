@@ -83,11 +83,12 @@ pub enum EventKind {
     Completion { text: String, finish: Finish, tokens: Vec<u32> },
     /// The agent answered the tool calls of the completion, one result for each.
     ToolResults(Vec<String>),
-    /// The prompt left no room for a completion in the model's context, so that the episode was truncated.
+    /// The prompt left no room for a completion in the model's context, so that the episode was truncated: at once, or
+    /// after the turn if the prompt had the results of tool calls.
     PromptTooLong { tokens: usize, context: usize },
     /// The agent parsed the completion into an action (JSON).
     Action(String),
-    /// The environment applied the joint action.
+    /// The environment applied the joint action. Truncated also if a prompt of the turn was too long.
     Outcome(Outcome),
     /// The environment's drawing of the state, an SVG document of the plugin's: at the start, and after each step.
     Drawing(String),

@@ -29,6 +29,8 @@ pub enum Strategy {
     OtherSolution,
     /// Moves of an agent that lead back to an earlier state, again and again.
     Loop,
+    /// A plan of thousands of times the same move.
+    LongPlan,
     /// An answer that the user gave.
     Given(String),
 }
@@ -45,6 +47,7 @@ impl fmt::Display for Strategy {
             }
             Strategy::OtherSolution => f.write_str("the oracle's solution of another task"),
             Strategy::Loop => f.write_str("a loop of known moves"),
+            Strategy::LongPlan => f.write_str("a long plan of one known move"),
             Strategy::Given(text) => write!(f, "the answer {text:?}"),
         }
     }
@@ -172,7 +175,7 @@ impl Adversary {
         };
         match &self.strategy {
             // Solutions and moves are actions, which no agent parses.
-            Strategy::Empty | Strategy::OtherSolution | Strategy::Loop => String::new(),
+            Strategy::Empty | Strategy::OtherSolution | Strategy::Loop | Strategy::LongPlan => String::new(),
             Strategy::Given(text) => text.clone(),
             Strategy::Echo => prompt.messages.last().map(|(_, text)| text.clone()).unwrap_or_default(),
             Strategy::Random => numbered(usize::from(u16::from_le_bytes([seed[0], seed[1]]))).await,

@@ -77,6 +77,12 @@ impl Audit {
         findings.extend(self.judge_oracle());
         findings.extend(self.outearned());
         findings.extend(self.judge_range());
+        findings.extend(self.double_scores.iter().map(|agent| Finding {
+            severity: FindingSeverity::Look,
+            text: format!(
+                "the own score of agent `{agent}` is the team's, also without a solution: its rewards count twice"
+            ),
+        }));
         let mut add = |severity, text: String| findings.push(Finding { severity, text });
         for shared in &self.shared_tasks {
             let SharedTasks { evaluation, tasks, shared, training } = shared;

@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use pl_plugin::call_log::CallLog;
+use pl_plugin::call_log::{CallLog, Event};
 use pl_plugin::{DrawingForm, Snapshot, Task};
 use pl_rollout::{Episode, EpisodeSetup, Fault};
 use serde_json::Value;
@@ -24,8 +24,9 @@ const TASKS: usize = 4;
 /// Number of moves after which the search of a task ends. Each costs a copy of the environment and four calls.
 const TRIED: usize = 600;
 
-/// Largest number of moves of a loop, so that the turns of longer episodes allow a few rounds.
-const LONGEST: usize = 4;
+/// Largest numbers of moves of a loop. The turns of longer episodes allow a few rounds of short ones. Long ones, such as the
+/// way round a box, are searched for where there are no short ones.
+const LONGEST: [usize; 2] = [4, 10];
 
 /// Number of rounds after which an adversary starts again with the moves that lead to the loop.
 const ROUNDS: usize = 1000;
@@ -64,7 +65,7 @@ pub(super) fn players(audit: &AuditSetup<'_>, actions: &EpisodeActions) -> Vec<P
 }
 
 /// Returns the moves that actions consist of, by agent, without repetitions.
-fn known_moves(actions: &EpisodeActions) -> BTreeMap<String, Vec<String>> {
+pub(super) fn known_moves(actions: &EpisodeActions) -> BTreeMap<String, Vec<String>> {
     let moves_of = |actions: &VecDeque<String>| {
         let mut moves: Vec<String> = Vec::new();
         for next in actions.iter().flat_map(|action| single_moves(action)) {
@@ -79,19 +80,23 @@ fn known_moves(actions: &EpisodeActions) -> BTreeMap<String, Vec<String>> {
 
 /// Returns the moves of an action (JSON): each item of its list alone, or the action itself if it has no list.
 fn single_moves(action: &str) -> Vec<String> {
-    let moves = serde_json::from_str(action).ok().and_then(|action| split(&action));
+    let alone =
+        |items: &[Value]| -> Vec<Vec<Value>> { items.iter().map(|item| vec![item.clone()]).collect() };
+    let moves = serde_json::from_str(action).ok().and_then(|action| with_lists(&action, &alone));
     moves.map_or_else(|| vec![action.to_owned()], |moves| moves.iter().map(Value::to_string).collect())
 }
 
-/// Returns copies of a value, each with one item of its first list, which may stand in a text. `None` if it has no list.
-fn split(value: &Value) -> Option<Vec<Value>> {
+/// Returns copies of a value in which `others` takes the place of its first list, which may stand in a text. `None` if it has
+/// no list.
+pub(super) fn with_lists(value: &Value, others: &dyn Fn(&[Value]) -> Vec<Vec<Value>>) -> Option<Vec<Value>> {
     match value {
-        Value::Array(items) => Some(items.iter().map(|item| Value::Array(vec![item.clone()])).collect()),
+        Value::Array(items) => Some(others(items).into_iter().map(Value::Array).collect()),
         Value::String(text) => {
             let (start, end) = (text.find('[')?, text.rfind(']')?);
             let items: Vec<Value> = serde_json::from_str(text.get(start..=end)?).ok()?;
             let (before, after) = (&text[..start], &text[end + 1..]);
-            Some(items.iter().map(|item| Value::from(format!("{before}[{item}]{after}"))).collect())
+            let with = |list: Vec<Value>| Value::from(format!("{before}{}{after}", Value::Array(list)));
+            Some(others(&items).into_iter().map(with).collect())
         }
         Value::Object(fields) => fields.iter().find_map(|(key, own)| {
             let with = |own: Value| {
@@ -99,7 +104,7 @@ fn split(value: &Value) -> Option<Vec<Value>> {
                 whole.insert(key.clone(), own);
                 Value::Object(whole)
             };
-            Some(split(own)?.into_iter().map(with).collect())
+            Some(with_lists(own, others)?.into_iter().map(with).collect())
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
@@ -118,18 +123,20 @@ impl PayingLoop {
         self.approach.iter().chain(rounds).cloned().collect()
     }
 
-    /// Returns the moves of a round for people: the only field of an action alone, and texts without quotes.
+    /// Returns the moves of a round for people.
     fn shown(&self) -> String {
-        let plain = |action: &String| {
-            let value = serde_json::from_str(action).unwrap_or(Value::Null);
-            let own = match &value {
-                Value::Object(fields) if fields.len() == 1 => fields.values().next(),
-                other => Some(other),
-            };
-            own.and_then(Value::as_str).map_or_else(|| action.clone(), str::to_owned)
-        };
-        self.round.iter().map(plain).collect::<Vec<_>>().join(" ")
+        self.round.iter().map(|action| plain(action)).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// Returns an action for people: its only field alone, and a text without quotes.
+pub(super) fn plain(action: &str) -> String {
+    let value = serde_json::from_str(action).unwrap_or(Value::Null);
+    let own = match &value {
+        Value::Object(fields) if fields.len() == 1 => fields.values().next(),
+        other => Some(other),
+    };
+    own.and_then(Value::as_str).map_or_else(|| action.to_owned(), str::to_owned)
 }
 
 /// Search for a loop of an agent's moves in a task.
@@ -145,6 +152,16 @@ struct State {
     snapshot: Snapshot,
     /// Drawing of the state as a text, or what the agent sees of it if the environment draws none.
     appearance: Value,
+}
+
+/// Result of a move.
+enum Tried {
+    /// The agent's reward and the state that follows.
+    Moved(f64, State),
+    /// The episode ended, or the task is solved.
+    Ended,
+    /// The environment ran code in the sandbox.
+    RanCode,
 }
 
 /// Move from one state to another.
@@ -166,12 +183,13 @@ struct Transition {
 }
 
 impl LoopSearch<'_> {
-    /// Searches the states nearest to the start, breadth first. Returns the shortest loop of the nearest state that has any.
+    /// Searches the states nearest to the start, breadth first. Returns the shortest loop of the nearest state that has any,
+    /// `None` also for an agent one of whose moves runs code: a search would take minutes.
     async fn run(&self) -> Result<Option<PayingLoop>, Fault> {
         let environment = &self.setup.environment;
         let episode = environment.start(self.task, 0, [0; 32], &CallLog::default()).await?;
         let start = self.state(episode).await?;
-        let first = self.steps(&start.snapshot).await;
+        let Some(first) = self.steps(&start.snapshot).await else { return Ok(None) };
         let after: Vec<&Value> = first.iter().map(|step| &step.state.appearance).collect();
         let counters = counters(&start.appearance, &after);
         let mut numbers = HashMap::from([(identity(&start.appearance, &counters), 0)]);
@@ -181,7 +199,8 @@ impl LoopSearch<'_> {
         while let Some((snapshot, approach)) = states.get(from).cloned()
             && from * self.moves.len() < TRIED
         {
-            for Step { action, reward, state } in self.steps(&snapshot).await {
+            let Some(steps) = self.steps(&snapshot).await else { return Ok(None) };
+            for Step { action, reward, state } in steps {
                 let to = match numbers.entry(identity(&state.appearance, &counters)) {
                     Entry::Occupied(known) => *known.get(),
                     Entry::Vacant(new) => {
@@ -193,38 +212,48 @@ impl LoopSearch<'_> {
             }
             from += 1;
         }
-        let found = (0..from).find_map(|start| Some((start, shortest_loop(&transitions, start)?)));
+        let found = LONGEST.into_iter().find_map(|longest| {
+            (0..from).find_map(|start| Some((start, shortest_loop(&transitions, start, longest)?)))
+        });
         Ok(found.map(|(start, round)| {
             let words = |moves: &[usize]| moves.iter().map(|&index| self.moves[index].clone()).collect();
             PayingLoop { approach: words(&states[start].1), round: words(&round) }
         }))
     }
 
-    /// Plays every move from a state. Moves that fail, end the episode or solve the task are left out.
-    async fn steps(&self, from: &Snapshot) -> Vec<Step> {
+    /// Plays every move from a state. Moves that fail, end the episode or solve the task are left out. `None` if a move runs
+    /// code.
+    async fn steps(&self, from: &Snapshot) -> Option<Vec<Step>> {
         let mut steps = Vec::new();
         for (action, text) in self.moves.iter().enumerate() {
-            if let Ok(Some((reward, state))) = self.step(from, text).await {
-                steps.push(Step { action, reward, state });
+            match self.step(from, text).await {
+                Ok(Tried::Moved(reward, state)) => steps.push(Step { action, reward, state }),
+                Ok(Tried::RanCode) => return None,
+                Ok(Tried::Ended) | Err(_) => {}
             }
         }
-        steps
+        Some(steps)
     }
 
-    /// Plays a move. Returns the agent's reward and the state that follows. `None` if the episode ends or the task is solved.
-    async fn step(&self, from: &Snapshot, action: &str) -> Result<Option<(f64, State)>, Fault> {
+    /// Plays a move.
+    async fn step(&self, from: &Snapshot, action: &str) -> Result<Tried, Fault> {
         let EpisodeSetup { environment, reward, team_weight, local_weight, .. } = self.setup;
         let log = CallLog::default();
         let mut episode = environment.restore(from, &log).await?;
         let actions = [(self.agent.to_owned(), action.to_owned())];
-        let outcome = episode.apply(&actions).await?;
+        let outcome = episode.apply(&actions).await;
+        if log.take().iter().any(|event| matches!(event, Event::Sandbox { .. })) {
+            return Ok(Tried::RanCode);
+        }
+        let outcome = outcome?;
         let scores = reward.score(self.task, &actions, &outcome, &log).await?;
         if outcome.done || scores.success {
-            return Ok(None);
+            return Ok(Tried::Ended);
         }
         // Only one agent has acted.
         let local: f64 = scores.local.iter().map(|score| score.reward).sum();
-        Ok(Some((team_weight * scores.team + local_weight * local, self.state(episode).await?)))
+        let reward = team_weight * scores.team + local_weight * local;
+        Ok(Tried::Moved(reward, self.state(episode).await?))
     }
 
     /// Returns the state of an episode, and ends it.
@@ -260,11 +289,11 @@ fn identity(appearance: &Value, counters: &[String]) -> String {
 }
 
 /// Returns the moves of the shortest loop from a state back to it with a reward above 0; of loops as short, those of the one
-/// that earns most. `None` if there is none of at most [`LONGEST`] moves.
-fn shortest_loop(transitions: &[Transition], start: usize) -> Option<Vec<usize>> {
+/// that earns most. `None` if there is none of at most `longest` moves.
+fn shortest_loop(transitions: &[Transition], start: usize, longest: usize) -> Option<Vec<usize>> {
     // Of the walks of a length to each state, the reward and the moves of the best.
     let mut walks: BTreeMap<usize, (f64, Vec<usize>)> = BTreeMap::from([(start, (0.0, Vec::new()))]);
-    for _ in 0..LONGEST {
+    for _ in 0..longest {
         let mut longer: BTreeMap<usize, (f64, Vec<usize>)> = BTreeMap::new();
         for Transition { from, to, action, reward } in transitions {
             let Some((earned, moves)) = walks.get(from) else { continue };
@@ -353,11 +382,12 @@ mod tests {
             (2, 3, 9.0),
             (3, 3, 0.0),
         ]);
-        assert_eq!(shortest_loop(&ring, 0), Some(vec![1, 3, 4]));
-        assert_eq!(shortest_loop(&ring, 1), Some(vec![3, 4, 1]));
-        assert_eq!(shortest_loop(&ring, 3), None);
+        assert_eq!(shortest_loop(&ring, 0, 4), Some(vec![1, 3, 4]));
+        assert_eq!(shortest_loop(&ring, 1, 4), Some(vec![3, 4, 1]));
+        assert_eq!(shortest_loop(&ring, 0, 2), None);
+        assert_eq!(shortest_loop(&ring, 3, 4), None);
         // Potentials cancel out but for rounding.
-        assert_eq!(shortest_loop(&moves(&[(0, 1, 0.1 + 0.2), (1, 0, -0.3)]), 0), None);
-        assert_eq!(shortest_loop(&[], 0), None);
+        assert_eq!(shortest_loop(&moves(&[(0, 1, 0.1 + 0.2), (1, 0, -0.3)]), 0, 4), None);
+        assert_eq!(shortest_loop(&[], 0, 4), None);
     }
 }

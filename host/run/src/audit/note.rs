@@ -50,7 +50,7 @@ fn read(checked: &CheckedWorkflow, scenario: &Scenario) -> Option<usize> {
 /// agents' settings, but not on its name or its share of the tasks.
 fn path(checked: &CheckedWorkflow, scenario: &Scenario) -> Result<PathBuf, Error> {
     let workflow = &checked.workflow;
-    let mut hasher = PartHasher::content().text("audit 3");
+    let mut hasher = PartHasher::content().text("audit 4");
     for (name, hash) in checked.plugins.hashes() {
         hasher = hasher.text(&name).text(&hash);
     }

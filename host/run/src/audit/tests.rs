@@ -17,9 +17,18 @@ fn judge_with(adversaries: Vec<AdversaryResult>, oracle: Vec<OracleResult>) -> V
 }
 
 fn audit(adversaries: Vec<AdversaryResult>, oracle: Vec<OracleResult>) -> Audit {
-    let (shared_tasks, findings) = (Vec::new(), Vec::new());
+    let (double_scores, shared_tasks, findings) = (Vec::new(), Vec::new(), Vec::new());
     let (rewards, declared_rewards) = (None, None);
-    Audit { scenario: None, adversaries, oracle, rewards, declared_rewards, shared_tasks, findings }
+    Audit {
+        scenario: None,
+        adversaries,
+        oracle,
+        rewards,
+        declared_rewards,
+        double_scores,
+        shared_tasks,
+        findings,
+    }
 }
 
 /// Texts of the findings of a severity.
@@ -99,6 +108,15 @@ fn rewards_beyond_the_declared_range_are_a_defect_and_those_near_the_limit_of_th
     assert_eq!(severity, Defect);
     assert_eq!(text, "parts of rewards are from -1.00 to 2.50, and declared from 0.00 to 3.00");
     assert_eq!(range((0.0, 3.5), Some((0.0, 3.0))).0, Defect);
+}
+
+#[test]
+fn a_score_that_counts_twice_is_noted() {
+    let own = audit(Vec::new(), Vec::new());
+    let findings = Audit { double_scores: vec!["push".to_owned()], ..own }.judge(&[], true);
+    let expected =
+        "the own score of agent `push` is the team's, also without a solution: its rewards count twice";
+    assert_eq!(texts(&findings, FindingSeverity::Look), [expected]);
 }
 
 #[test]

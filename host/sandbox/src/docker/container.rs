@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use bollard::errors::Error as BollardError;
 use bollard::models::{ContainerCreateBody, HealthConfig, HostConfig, HostConfigLogConfig};
+use pl_supervisor::MAX_COMPILED;
 
 use super::engine::DockerEngine;
 use super::error::DockerError;
 use super::settings::DockerSettings;
 use super::{image, owner};
 
-/// Memory of the supervisor, in addition to that of a job.
+/// Memory of the supervisor besides compiled files and reports.
 const SUPERVISOR_MEMORY: u64 = 16 << 20;
 
 /// Folders that jobs may write to, the working folder first.
@@ -78,8 +79,7 @@ fn is_about_limits(warning: &str) -> bool {
 
 fn body(settings: &DockerSettings, image: &str, number: u32) -> ContainerCreateBody {
     let DockerSettings { limits, runtime, pids, cpus, .. } = settings;
-    let memory = limits.memory + 2 * limits.output + SUPERVISOR_MEMORY;
-    let memory = i64::try_from(memory).unwrap_or(i64::MAX);
+    let memory = i64::try_from(container_memory(settings)).unwrap_or(i64::MAX);
     // Programs may be compiled and executed in the working folder only.
     let folder =
         |more: &str| format!("rw,nosuid,nodev,{more},size={},mode=1777,nr_inodes=16384", limits.memory);
@@ -126,6 +126,13 @@ fn body(settings: &DockerSettings, image: &str, number: u32) -> ContainerCreateB
     }
 }
 
+/// Returns the limit of a container's memory in bytes: that of a job, and what the supervisor may hold beside it.
+fn container_memory(settings: &DockerSettings) -> u64 {
+    // A report is in memory twice while it is sent: its values, and their frame.
+    let reports = 2 * settings.max_message() as u64;
+    settings.limits.memory + SUPERVISOR_MEMORY + MAX_COMPILED + reports
+}
+
 /// Returns the arguments of the supervisor: the limits that it verifies, then the writable folders. A runtime of the user's
 /// choice may have no control groups inside, as gVisor's.
 fn supervisor_arguments(settings: &DockerSettings, memory: u64) -> Vec<String> {
@@ -144,6 +151,20 @@ fn user_id(number: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::SandboxLimits;
+
+    /// Without room for them the kernel would end the supervisor, and its container would be lost.
+    #[test]
+    fn a_small_job_leaves_room_for_compiled_files_and_reports() {
+        let limits = SandboxLimits { memory: 16 << 20, output: 64 << 20, ..SandboxLimits::default() };
+        let settings = DockerSettings { limits, ..DockerSettings::default() };
+        let body = body(&settings, "image", 0);
+        let memory = body.host_config.and_then(|host| host.memory).unwrap();
+        // The memory of the job, its compiled files, its two streams as values and as a frame.
+        assert!(memory >= (16 + 32 + 2 * 2 * 64) << 20, "{memory}");
+        // The supervisor refuses a container whose limit is not the one that it was told.
+        assert!(body.cmd.unwrap()[0].starts_with(&format!("--limits={memory},")));
+    }
 
     #[test]
     fn warnings_about_limits_are_told_from_others() {

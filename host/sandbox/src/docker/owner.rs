@@ -1,6 +1,8 @@
 //! Owners of containers: a label names the process that created a container, so that the containers of a running
 //! pl-host are never removed by another one.
 
+use crate::proc_stat::start_time;
+
 /// Label of the pool's containers. Its value is [`owner`].
 pub const LABEL: &str = "pl-host.owner";
 
@@ -55,14 +57,6 @@ fn is_dead_in(own: &Namespace, owner: &str, start_time: impl Fn(u32) -> Option<S
 fn read(path: &str) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.trim().replace(' ', "_")
-}
-
-/// Returns the start time of a living process in clock ticks since boot.
-fn start_time(pid: u32) -> Option<String> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The program's name, which may contain anything, ends with the last bracket.
-    let (_, fields) = text.rsplit_once(')')?;
-    fields.split_whitespace().nth(19).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -50,13 +50,11 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
-/// Calls that are allowed unless they make memory executable, with the position of that argument.
-const WITHOUT_EXECUTION: &[(libc::c_long, u8)] =
-    &[(libc::SYS_mmap, 2), (libc::SYS_mprotect, 2), (libc::SYS_pkey_mprotect, 2)];
-
 /// Step of the confinement that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
+    #[error("cannot write /proc/self/oom_score_adj: {0}")]
+    OomScore(io::Error),
     #[error("cannot read /proc/self/status: {0}")]
     Status(io::Error),
     #[error("/proc/self/status has no VmData")]
@@ -76,6 +74,9 @@ pub enum ConfineError {
 /// The step that the kernel refused. Such a process must not run jobs.
 pub fn confine(job_memory: u64) -> Result<(), ConfineError> {
     let kernel = |action| move |source| ConfineError::Kernel { action, source };
+    // If the machine's memory runs out, the kernel ends this process and not the run. Written first: files in /proc of a
+    // process that is not dumpable don't belong to its user.
+    fs::write("/proc/self/oom_score_adj", "1000").map_err(ConfineError::OomScore)?;
     // Other processes of the user can neither trace it nor read its memory.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(kernel("close its memory to others"))?;
     let memory = data_size()?.saturating_add(job_memory).saturating_add(SLACK);
@@ -104,20 +105,31 @@ fn data_size() -> Result<u64, ConfineError> {
 }
 
 fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
-    let when = |argument, operator, value| {
-        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
-        Ok(vec![SeccompRule::new(vec![condition])?])
-    };
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
-    let executable = u64::from(libc::PROT_EXEC.cast_unsigned());
-    for (call, argument) in WITHOUT_EXECUTION {
-        rules.insert(*call, when(*argument, SeccompCmpOp::MaskedEq(executable), 0)?);
+    // No memory becomes executable.
+    let no_execution = has_bits(2, libc::PROT_EXEC, 0)?;
+    // `RLIMIT_DATA` counts neither shared memory nor stacks.
+    let is_counted = has_bits(3, libc::MAP_TYPE | libc::MAP_GROWSDOWN, libc::MAP_PRIVATE)?;
+    rules.insert(libc::SYS_mmap, vec![SeccompRule::new(vec![no_execution.clone(), is_counted])?]);
+    for call in [libc::SYS_mprotect, libc::SYS_pkey_mprotect] {
+        rules.insert(call, vec![SeccompRule::new(vec![no_execution.clone()])?]);
     }
     // Memory may grow and shrink, but not move over other memory.
-    let fixed = u64::from(libc::MREMAP_FIXED.cast_unsigned());
-    rules.insert(libc::SYS_mremap, when(3, SeccompCmpOp::MaskedEq(fixed), 0)?);
+    let in_place = has_bits(3, libc::MREMAP_FIXED, 0)?;
+    rules.insert(libc::SYS_mremap, vec![SeccompRule::new(vec![in_place])?]);
     let own = u64::from(std::process::id());
-    rules.insert(libc::SYS_tgkill, when(0, SeccompCmpOp::Eq, own)?);
+    let to_itself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
+    rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![to_itself])?]);
     let architecture = std::env::consts::ARCH.try_into()?;
     SeccompFilter::new(rules, SeccompAction::KillProcess, SeccompAction::Allow, architecture)?.try_into()
+}
+
+/// Returns the condition that the bits `mask` of an argument are `bits`.
+fn has_bits(
+    argument: u8,
+    mask: libc::c_int,
+    bits: libc::c_int,
+) -> Result<SeccompCondition, seccompiler::BackendError> {
+    let operator = SeccompCmpOp::MaskedEq(u64::from(mask.cast_unsigned()));
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, u64::from(bits.cast_unsigned()))
 }

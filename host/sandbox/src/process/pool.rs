@@ -1,7 +1,7 @@
 //! The worker processes of a sandbox.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,6 +17,9 @@ use crate::sandbox::Sandbox;
 
 /// Time that a worker process has beyond the wall-clock limit of a job, which it watches itself.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// Time between two checks of the processes without a job.
+const IDLE_CHECK: Duration = Duration::from_secs(1);
 
 /// Bytes of a verdict in addition to its output: notes, numbers.
 const VERDICT_SLACK: usize = 64 << 10;
@@ -61,7 +64,9 @@ impl ProcessWorkers {
             .await
             .map_err(|problem| Error::Process { program: program.path.display().to_string(), problem })?;
         let idle = Mutex::new(vec![first]);
-        Ok(Self { inner: Arc::new(Inner { program, start, jobs_per_worker, free, idle }) })
+        let inner = Arc::new(Inner { program, start, jobs_per_worker, free, idle });
+        tokio::spawn(check_idle(Arc::downgrade(&inner)));
+        Ok(Self { inner })
     }
 
     /// Runs one job as soon as a process is free, each of its cases on a fresh instance.
@@ -74,6 +79,20 @@ impl ProcessWorkers {
 impl Sandbox for ProcessWorkers {
     async fn execute(&self, jobs: Vec<Job>) -> Vec<Verdict> {
         futures::future::join_all(jobs.into_iter().map(|job| self.run(job))).await
+    }
+}
+
+/// Ends processes that compute without a job, as long as there are workers. The wall clock of jobs bounds only those that
+/// have one, and a program that has broken out of its instance could go on after its verdict.
+async fn check_idle(workers: Weak<Inner>) {
+    loop {
+        tokio::time::sleep(IDLE_CHECK).await;
+        let Some(inner) = workers.upgrade() else { return };
+        let ended: Vec<WorkerProcess> =
+            inner.idle().extract_if(.., |process| process.computes_without_job()).collect();
+        if !ended.is_empty() {
+            tracing::warn!(processes = ended.len(), "worker processes that computed without a job are ended");
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::protocol::{WorkerReady, WorkerStart};
 use crate::job::{Job, Verdict};
+use crate::proc_stat::cpu_time;
 
 /// Longest time from the start of a process to its first message: it loads a compiled component.
 const LONGEST_START: Duration = Duration::from_secs(60);
@@ -26,6 +27,10 @@ const INHERITED: [&str; 3] = ["LD_LIBRARY_PATH", "OMP_WAIT_POLICY", "CUBLAS_WORK
 
 /// Longest first message in bytes.
 const LONGEST_READY: usize = 64 << 10;
+
+/// CPU time that a process may take between two checks without a job: the engine's clock alone takes some milliseconds a
+/// second.
+const IDLE_CPU_TIME: Duration = Duration::from_millis(100);
 
 /// Command that starts a worker process. It has to call [`serve_jobs`](super::serve_jobs).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +63,8 @@ pub struct WorkerProcess {
     socket: UnixStream,
     /// Number of jobs that it has run.
     pub jobs: u32,
+    /// CPU time at the end of its last job, or at a check after that. `None` if it isn't known.
+    cpu_time: Option<Duration>,
 }
 
 impl WorkerProcess {
@@ -70,9 +77,12 @@ impl WorkerProcess {
         let other = other.into_std().map_err(ProcessError::Start)?;
         other.set_nonblocking(false).map_err(ProcessError::Start)?;
         let child = spawn(program, OwnedFd::from(other)).map_err(ProcessError::Start)?;
-        let mut process = Self { child, socket: own, jobs: 0 };
+        let mut process = Self { child, socket: own, jobs: 0, cpu_time: None };
         match process.request(start, LONGEST_READY, LONGEST_START).await? {
-            WorkerReady::Ready => Ok(process),
+            WorkerReady::Ready => {
+                process.cpu_time = cpu_time(process.child.id());
+                Ok(process)
+            }
             WorkerReady::Failed(reason) => Err(ProcessError::NotReady(reason)),
         }
     }
@@ -84,11 +94,21 @@ impl WorkerProcess {
     pub async fn run(&mut self, job: &Job, longest: usize, limit: Duration) -> Result<Verdict, ProcessError> {
         self.jobs = self.jobs.saturating_add(1);
         let verdict: Verdict = self.request(job, longest, limit).await?;
+        self.cpu_time = cpu_time(self.child.id());
         // These come from other back ends only.
         match verdict.cases.is_empty() && verdict.output_files.is_empty() {
             true => Ok(verdict),
             false => Err(ProcessError::Malformed),
         }
+    }
+
+    /// Checks a process without a job. Returns true if it has computed since its last job or check, or if its CPU time
+    /// isn't known.
+    pub fn computes_without_job(&mut self) -> bool {
+        let now = cpu_time(self.child.id());
+        let taken = now.zip(self.cpu_time).map(|(now, before)| now.saturating_sub(before));
+        self.cpu_time = now;
+        taken.is_none_or(|taken| taken > IDLE_CPU_TIME)
     }
 
     /// Sends a message and receives the answer.

@@ -9,6 +9,9 @@ use std::io::{Error, ErrorKind, Read, Result, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+/// Maximum size of a compiler's results, which the supervisor keeps in its memory from case to case, in bytes.
+pub const MAX_COMPILED: u64 = 32 << 20;
+
 /// One program, run once per case.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SupervisorTask {

@@ -3,14 +3,11 @@
 
 use std::io::Result;
 
-use pl_supervisor::{FileEntry, RunReport, SupervisorMessage, SupervisorTask, Termination};
+use pl_supervisor::{FileEntry, MAX_COMPILED, RunReport, SupervisorMessage, SupervisorTask, Termination};
 
 use crate::container::Container;
 use crate::folder;
 use crate::program::{self, Program};
-
-/// Maximum size of a compiler's results in the supervisor's memory, in bytes.
-const MAX_COMPILED: u64 = 32 << 20;
 
 /// Runs a task in a clean container and sends the result of each of its programs.
 pub fn run(

@@ -149,6 +149,19 @@ async fn languages_files_and_cases(engine: &TestEngine) {
     assert_eq!((broken.ending, broken.exit, broken.cases.len()), (Ending::Error, Some(2), 3));
     assert_eq!(broken.stderr, "no\nsandbox: it was not run, as it does not compile\n");
 
+    // The working folder has the file, which counts as the job's memory, and the supervisor has a copy.
+    let limits = SandboxLimits { workers: 1, memory: 32 << 20, ..SandboxLimits::default() };
+    let small = start(DockerSettings { limits, ..engine.settings() }).await;
+    let job = Job {
+        language: "shell".to_owned(),
+        source: "head -c 25165824 /dev/zero > program".to_owned(),
+        compile: ["sh", "{file}"].map(str::to_owned).to_vec(),
+        run: ["sh", "-c", "wc -c < program"].map(str::to_owned).to_vec(),
+        ..Job::default()
+    };
+    assert_eq!(run(&small, job).await, printed("25165824\n"));
+    small.shut_down().await;
+
     let job =
         Job { cases: ["1", "0", "2"].map(str::to_owned).to_vec(), ..python("print(1 // int(input()))") };
     let verdict = run(&workers, job).await;

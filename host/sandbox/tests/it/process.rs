@@ -4,7 +4,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pl_sandbox::{
     Ending, File, Job, ProcessSettings, ProcessWorkers, SandboxLimits, Usage, Verdict, WorkerProgram,
@@ -102,6 +102,8 @@ async fn a_process_is_confined_and_ends_with_its_owner() {
         let line = limits.lines().find_map(|line| line.strip_prefix(limit)).unwrap();
         assert_eq!(line.split_whitespace().take(2).collect::<Vec<_>>(), ["0", "0"], "{limit}");
     }
+    let oom_score = std::fs::read_to_string(format!("/proc/{process}/oom_score_adj")).unwrap();
+    assert_eq!(oom_score, "1000\n");
     drop(workers);
     assert_eq!(children(), Vec::<u32>::new());
 }
@@ -132,6 +134,27 @@ async fn a_process_is_replaced_after_its_jobs() {
 }
 
 #[tokio::test]
+async fn a_process_that_computes_without_a_job_is_ended() {
+    // The control: one that waits stays, whatever its job has taken.
+    let workers = processes(limits()).await;
+    let first = children();
+    assert_eq!(workers.run(job("for i in range(3_000_000): pass")).await.ending, Ending::Ok);
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert_eq!(children(), first);
+    drop(workers);
+
+    let mut computing = settings(limits(), 1000);
+    computing.program.arguments.push("compute".to_owned());
+    let workers = start(computing).await;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !children().is_empty() {
+        assert!(Instant::now() < deadline, "it still computes");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(workers.run(job("print(1)")).await.stdout, "1\n");
+}
+
+#[tokio::test]
 async fn a_program_that_is_no_worker_is_explained() {
     let cases = [
         ("/nonexistent", "cannot start it: No such file or directory (os error 2)"),
@@ -150,13 +173,28 @@ async fn a_program_that_is_no_worker_is_explained() {
 /// Each call succeeds outside, and ends a confined process by the filter, or fails by a limit.
 #[test]
 fn a_confined_process_can_do_nothing_else() {
-    let attacks =
-        ["read", "write", "connect", "run", "thread", "signal", "trace", "map_code", "make_code", "memory"];
+    let attacks = [
+        "read",
+        "write",
+        "connect",
+        "run",
+        "thread",
+        "signal",
+        "trace",
+        "map_code",
+        "make_code",
+        "memory",
+        "shared_memory",
+        "stack_memory",
+    ];
+    let run = |attack: &str, confined: &[&str]| {
+        Command::new(program("sandbox-escape")).arg(attack).args(confined).status().unwrap()
+    };
+    // The control of the attacks on memory: what is within the limit.
+    assert!(run("some_memory", &["confined"]).success());
     for attack in attacks {
-        let run =
-            |confined: &[&str]| Command::new(program("sandbox-escape")).arg(attack).args(confined).status();
-        assert!(run(&[]).unwrap().success(), "{attack} doesn't work without the walls either");
-        let status = run(&["confined"]).unwrap();
+        assert!(run(attack, &[]).success(), "{attack} doesn't work without the walls either");
+        let status = run(attack, &["confined"]);
         match attack {
             "memory" => assert_eq!(status.code(), Some(1), "{attack}: {status}"),
             _ => assert_eq!(status.signal(), Some(libc::SIGSYS), "{attack}: {status}"),

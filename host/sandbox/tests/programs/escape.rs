@@ -32,26 +32,32 @@ fn try_to(attack: &str) -> bool {
         "trace" => std::fs::File::open("/proc/self/mem").is_ok(),
         "map_code" => map_code(),
         "make_code" => make_code(),
-        "memory" => {
-            let mut memory: Vec<u8> = Vec::new();
-            memory.try_reserve_exact(1 << 30).is_ok()
-        }
+        "memory" => map_pieces(1 << 30, libc::MAP_PRIVATE),
+        "some_memory" => map_pieces(128 << 20, libc::MAP_PRIVATE),
+        "shared_memory" => map_pieces(1 << 30, libc::MAP_SHARED),
+        "stack_memory" => map_pieces(1 << 30, libc::MAP_PRIVATE | libc::MAP_GROWSDOWN),
         _ => false,
     }
 }
 
-fn map(protection: libc::c_int) -> *mut libc::c_void {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+fn map(length: usize, protection: libc::c_int, flags: libc::c_int) -> *mut libc::c_void {
+    let flags = flags | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping, at an address that the kernel chooses.
-    unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0) }
+    unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) }
+}
+
+/// Maps this many bytes in pieces, until one is refused.
+fn map_pieces(bytes: usize, flags: libc::c_int) -> bool {
+    let piece = 16 << 20;
+    (0..bytes / piece).all(|_| map(piece, libc::PROT_READ | libc::PROT_WRITE, flags) != libc::MAP_FAILED)
 }
 
 fn map_code() -> bool {
-    map(libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) != libc::MAP_FAILED
+    map(4096, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC, libc::MAP_PRIVATE) != libc::MAP_FAILED
 }
 
 fn make_code() -> bool {
-    let page = map(libc::PROT_READ | libc::PROT_WRITE);
+    let page = map(4096, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
     // SAFETY: the page was mapped above, and nothing refers to it.
     unsafe { libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_EXEC) == 0 }
 }

@@ -9,7 +9,7 @@ use pl_types::ValueHeadWeights;
 use tch::Tensor;
 
 use super::manifest::{Manifest, SavedVersion, damaged};
-use super::tensors::{VALUE_HEAD, read_tensors, restore_tensors, write_tensors};
+use super::tensors::{VALUE_HEAD, check_size, count_numbers, read_tensors, restore_tensors, write_tensors};
 use crate::error::Error;
 use crate::trainer::{ServedPolicy, Trainer};
 
@@ -73,18 +73,22 @@ impl Trainer {
             );
             return Err(Error::Checkpoint { path, problem });
         };
+        let width = policy.value_head.as_ref().map(|head| head.weight.len());
+        let head = width.map_or(0, |width| width + 1);
+        check_size(&path, count_numbers(&adapter.parameters()) + head)?;
         let config = &self.model_for(policy.policy).config;
         let read = pl_model::Adapter::load(&path, config).map_err(Error::model(name))?;
         restore_tensors(&path, adapter.parameters(), read.parameters())?;
-        if policy.value_head.is_some() {
-            policy.value_head = Some(read_head(&path.join(VALUE_HEAD))?);
+        if let Some(width) = width {
+            policy.value_head = Some(read_head(&path.join(VALUE_HEAD), width)?);
         }
         (policy.adapter, policy.version) = (Some(adapter), *version);
         Ok(EarlierVersion { update: *update, policy })
     }
 }
 
-fn read_head(path: &Path) -> Result<ValueHeadWeights, Error> {
+/// Reads a value head for hidden states of `width` dimensions.
+fn read_head(path: &Path, width: usize) -> Result<ValueHeadWeights, Error> {
     let (mut weight, mut bias) = (Vec::new(), Vec::new());
     for (name, tensor) in read_tensors(path)? {
         let numbers =
@@ -93,6 +97,9 @@ fn read_head(path: &Path) -> Result<ValueHeadWeights, Error> {
             "weight" => weight = numbers,
             _ => bias = numbers,
         }
+    }
+    if weight.len() != width {
+        return Err(damaged(path, &format!("has {} weights, not {width}", weight.len())));
     }
     let bias = bias.first().copied().ok_or_else(|| damaged(path, "has no bias"))?;
     Ok(ValueHeadWeights { weight, bias })

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::manifest::damaged;
 use crate::error::Error;
 
 /// Entries of a folder, sorted. Empty if the folder does not exist.
@@ -17,6 +18,38 @@ pub(super) fn list_folder(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut paths = paths.map_err(io_error(folder, "list the folder"))?;
     paths.sort();
     Ok(paths)
+}
+
+/// Checks that a checkpoint has only files and folders, and links to such within it.
+pub(super) fn check_content(checkpoint: &Path) -> Result<(), Error> {
+    let root = checkpoint.canonicalize().map_err(io_error(checkpoint, "open the folder"))?;
+    check_below(&root, checkpoint)
+}
+
+/// Checks the entries below a folder of a checkpoint. `root` is the checkpoint's path without links.
+fn check_below(root: &Path, folder: &Path) -> Result<(), Error> {
+    for path in list_folder(folder)? {
+        let kind = path.symlink_metadata().map_err(io_error(&path, "read the file"))?.file_type();
+        if kind.is_symlink() {
+            let target = path.canonicalize().map_err(io_error(&path, "follow the link"))?;
+            if !target.starts_with(root) {
+                return Err(damaged(&path, "is a link to something outside of the checkpoint"));
+            }
+        } else if kind.is_dir() {
+            check_below(root, &path)?;
+        } else if !kind.is_file() {
+            return Err(damaged(&path, "is not a regular file"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the size in bytes of a file, or of the files in a folder together. Files in folders below it and files that are
+/// missing count as 0.
+pub(super) fn file_bytes(path: &Path) -> Result<u64, Error> {
+    let files = if path.is_dir() { list_folder(path)? } else { vec![path.to_path_buf()] };
+    let metadata = files.iter().filter_map(|file| file.metadata().ok());
+    Ok(metadata.filter(|file| file.is_file()).map(|file| file.len()).fold(0, u64::saturating_add))
 }
 
 /// Flushes a file, or the entries of a folder, to the disk.

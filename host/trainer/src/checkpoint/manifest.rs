@@ -1,14 +1,15 @@
 //! `checkpoint.json`: counters, the run's state, and a digest of every file.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Component, Path};
 
+use pl_types::{SourcePath, open_file};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::files::{io_error, list_folder, sync};
+use super::files::{check_content, io_error, list_folder, sync};
 use crate::error::Error;
 use crate::preparation::ObjectiveState;
 
@@ -17,6 +18,9 @@ pub(super) const PARTIAL: &str = ".partial";
 pub(super) const MANIFEST: &str = "checkpoint.json";
 pub(super) const MANIFEST_HASH: &str = "checkpoint.json.blake3";
 const FORMAT: u32 = 2;
+
+/// Largest manifest, in bytes. The state of a run takes some megabytes in it.
+pub(super) const LARGEST_MANIFEST: u64 = 1 << 30;
 
 /// Result of an evaluation, by which checkpoints are compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -75,7 +79,7 @@ pub(super) struct FileDigest {
 
 impl FileDigest {
     pub(super) fn for_file(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(io_error(path, "open the file"))?;
+        let file = open_file(path).map_err(io_error(path, "open the file"))?;
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(file).map_err(io_error(path, "read the file"))?;
         Ok(Self { bytes: hasher.count(), blake3: hasher.finalize().to_hex().to_string() })
@@ -139,14 +143,22 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Checks that all files are there as they were written.
+    /// Checks that all files are there as they were written, and that nothing in the checkpoint leads out of it: it may be
+    /// somebody else's.
     pub(super) fn check_files(&self, checkpoint: &Path) -> Result<(), Error> {
+        check_content(checkpoint)?;
         for (name, digest) in &self.files {
+            if !Path::new(name).components().all(|part| matches!(part, Component::Normal(_))) {
+                let problem = format!("names a file outside of the checkpoint, `{name}`");
+                return Err(damaged(&checkpoint.join(MANIFEST), &problem));
+            }
             let path = checkpoint.join(name);
             if !path.is_file() {
                 return Err(damaged(&path, "is missing"));
             }
-            if FileDigest::for_file(&path)? != *digest {
+            let bytes = path.metadata().map_err(io_error(&path, "read the file"))?.len();
+            // A file of another size, which may be sparse, is not read.
+            if bytes != digest.bytes || FileDigest::for_file(&path)? != *digest {
                 return Err(damaged(&path, "was truncated or changed"));
             }
         }
@@ -161,7 +173,7 @@ impl Manifest {
 
 /// Reads a file. Returns `None` if it does not exist.
 fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>, Error> {
-    match fs::read(path) {
+    match SourcePath::from(path).read_at_most(LARGEST_MANIFEST) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(io_error(path, "read the file")(error)),

@@ -12,7 +12,7 @@ use tch::Device;
 use super::earlier::EarlierVersion;
 use super::files::io_error;
 use super::manifest::{EvaluationScore, Manifest, SavedPolicy};
-use super::tensors::{VALUE_HEAD, read_tensors, restore_tensors, write_tensors};
+use super::tensors::{VALUE_HEAD, check_size, count_numbers, read_tensors, restore_tensors, write_tensors};
 use crate::critic::{Critic, CriticModel};
 use crate::error::Error;
 use crate::learner::{Learner, TrainedPolicy};
@@ -92,9 +92,7 @@ impl Trainer {
     /// If the checkpoint is unfinished, truncated or changed, or belongs to other policies. Every file is
     /// checked before anything is changed.
     pub fn load(&mut self, checkpoint: &Path) -> Result<RestoredCheckpoint, Error> {
-        let manifest = Manifest::read(checkpoint)?;
-        manifest.check_files(checkpoint)?;
-        check_policies(checkpoint, &manifest, self.learners())?;
+        let manifest = read_checked(checkpoint, self.learners())?;
         for learner in self.learners_mut() {
             restore_learner(checkpoint, &manifest, learner)?;
         }
@@ -139,10 +137,8 @@ impl Trainer {
     /// # Errors
     /// If the folder was changed, or is of other policies.
     pub fn load_learner(&mut self, folder: &Path, learner: usize) -> Result<u64, Error> {
-        let manifest = Manifest::read(folder)?;
-        manifest.check_files(folder)?;
         let own = self.learners_mut().get_mut(learner).ok_or_else(|| no_learner(folder, learner))?;
-        check_policies(folder, &manifest, std::slice::from_ref(own))?;
+        let manifest = read_checked(folder, std::slice::from_ref(own))?;
         restore_learner(folder, &manifest, own)?;
         Ok(manifest.step)
     }
@@ -175,6 +171,34 @@ impl Trainer {
 fn no_learner(folder: &Path, learner: usize) -> Error {
     let problem = format!("the workflow has no learner {learner}");
     Error::Checkpoint { path: folder.to_path_buf(), problem }
+}
+
+/// Reads the manifest of a checkpoint after checks that the checkpoint is of these learners and that its files are as they
+/// were written.
+fn read_checked(checkpoint: &Path, learners: &[Learner]) -> Result<Manifest, Error> {
+    let manifest = Manifest::read(checkpoint)?;
+    check_policies(checkpoint, &manifest, learners)?;
+    // Before the files are hashed: a sparse file would take hours.
+    check_sizes(checkpoint, learners)?;
+    manifest.check_files(checkpoint)?;
+    Ok(manifest)
+}
+
+/// Checks that the files of the policies are not much larger than their tensors.
+fn check_sizes(checkpoint: &Path, learners: &[Learner]) -> Result<(), Error> {
+    for policy in learners.iter().flat_map(|learner| learner.policies()) {
+        let path = checkpoint.join(POLICIES).join(&policy.name);
+        let own: usize = policy.optimizer.parameters().map(|(_, tensor)| tensor.numel()).sum();
+        let head = policy.critic.as_ref().map_or(0, |critic| count_numbers(&critic.head_parameters()));
+        check_size(&path, own + head)?;
+        check_size(&optimizer_path(checkpoint, policy), count_numbers(&policy.optimizer.state()))?;
+        if let Some(critic) = &policy.critic {
+            check_size(&path.join(CRITIC), count_numbers(&critic.network_parameters()))?;
+            let path = critic_optimizer_path(checkpoint, policy);
+            check_size(&path, count_numbers(&critic.optimizer.state()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Checks that a checkpoint has the policies of learners, with their critics, and no others.

@@ -5,11 +5,35 @@ use std::path::Path;
 
 use tch::{Device, Tensor, no_grad};
 
+use super::files::file_bytes;
 use super::manifest::damaged;
 use crate::error::Error;
 
 /// Weight and bias of a critic, in the folder of its policy.
 pub(super) const VALUE_HEAD: &str = "value_head.safetensors";
+
+/// Bytes that files may have besides numbers, for headers, settings, a tokenizer and a model card.
+const OVERHEAD: u64 = 512 << 20;
+
+/// Returns the number of numbers in tensors.
+pub(super) fn count_numbers(tensors: &[(String, Tensor)]) -> usize {
+    tensors.iter().map(|(_, tensor)| tensor.numel()).sum()
+}
+
+/// Checks that a file, or the files in a folder together, are not much larger than tensors of so many numbers, so that they
+/// fit in memory, whatever their headers say. Reads nothing.
+pub(super) fn check_size(path: &Path, numbers: usize) -> Result<(), Error> {
+    // The widest numbers are f64.
+    let largest = (numbers as u64).saturating_mul(8).saturating_add(OVERHEAD);
+    let bytes = file_bytes(path)?;
+    if bytes <= largest {
+        return Ok(());
+    }
+    let problem = format!(
+        "it has {bytes} bytes, but the tensors of the workflow take at most {largest}; resume with the workflow that wrote it"
+    );
+    Err(Error::Checkpoint { path: path.to_path_buf(), problem })
+}
 
 /// Writes named tensors as safetensors.
 pub(super) fn write_tensors(path: &Path, tensors: Vec<(String, Tensor)>) -> Result<(), Error> {

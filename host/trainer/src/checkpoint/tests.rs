@@ -6,12 +6,14 @@ use pl_types::Transition;
 use serde_json::json;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 use tch::{Device, Tensor};
 
-use super::manifest::{MANIFEST, MANIFEST_HASH};
+use super::manifest::{LARGEST_MANIFEST, MANIFEST, MANIFEST_HASH};
 use super::*;
 use crate::fixtures::{model, optimizer, policy, same_bits, starts_below, train, transition, workflow};
 use crate::preparation::ObjectiveState;
@@ -239,6 +241,123 @@ fn damage_is_detected_before_anything_changes() {
     assert!(same_bits(&before.0, &after.0) && before.1 == after.1);
     other.load(&path).unwrap();
     assert_same(&trainer, &other);
+}
+
+/// Changes the manifest of a checkpoint as its author can: its hash is that of the changed one.
+fn change_manifest(checkpoint: &Path, change: impl FnOnce(&mut Value)) {
+    let path = checkpoint.join(MANIFEST);
+    let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    change(&mut manifest);
+    let text = serde_json::to_vec(&manifest).unwrap();
+    fs::write(checkpoint.join(MANIFEST_HASH), blake3::hash(&text).to_hex().as_str()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Returns the entry of a file with this content in a manifest.
+fn digest(content: &[u8]) -> Value {
+    json!({ "bytes": content.len(), "blake3": blake3::hash(content).to_hex().as_str() })
+}
+
+fn make_pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+fn make_sparse(path: &Path, bytes: u64) {
+    fs::File::options().write(true).create(true).truncate(false).open(path).unwrap().set_len(bytes).unwrap();
+}
+
+#[test]
+fn a_manifest_that_is_a_pipe_or_huge_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trainer = new_trainer();
+    let path = Checkpoints::new(folder.path(), 1).save(&trainer, 1, None, &Value::Null).unwrap();
+    for name in [MANIFEST, MANIFEST_HASH] {
+        let file = path.join(name);
+        let whole = fs::read(&file).unwrap();
+        for (is_pipe, problem) in [(true, "it is not a file"), (false, "it is larger than 1024 MiB")] {
+            fs::remove_file(&file).unwrap();
+            if is_pipe {
+                make_pipe(&file);
+            } else {
+                make_sparse(&file, LARGEST_MANIFEST + 1);
+            }
+            for error in [trainer.load(&path).unwrap_err(), read_state(&path).unwrap_err()] {
+                let message = error.to_string();
+                assert!(message.contains(name) && message.contains(problem), "{message}");
+            }
+        }
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, whole).unwrap();
+    }
+    trainer.load(&path).unwrap();
+}
+
+#[test]
+fn names_links_and_pipes_do_not_lead_out_of_a_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let outside = folder.path().join("secret");
+    fs::write(&outside, b"secret").unwrap();
+    let mut trainer = new_trainer();
+    let checkpoints = Checkpoints::new(folder.path().join("checkpoints"), 1);
+    let save = |trainer: &Trainer| checkpoints.save(trainer, 1, None, &Value::Null).unwrap();
+    let refused = |trainer: &mut Trainer, path: &Path| trainer.load(path).unwrap_err().to_string();
+
+    for name in ["../../secret", "policies/../../../secret", outside.to_str().unwrap()] {
+        let path = save(&trainer);
+        change_manifest(&path, |manifest| manifest["files"][name] = digest(b"secret"));
+        let message = refused(&mut trainer, &path);
+        assert!(message.contains(MANIFEST) && message.contains("names a file outside"), "{message}");
+    }
+
+    let path = save(&trainer);
+    let optimizer = path.join("optimizers/a.safetensors");
+    let (inner, outer) = (path.join("inner"), folder.path().join("outer"));
+    fs::copy(&optimizer, &outer).unwrap();
+    fs::rename(&optimizer, &inner).unwrap();
+    symlink(&inner, &optimizer).unwrap();
+    trainer.load(&path).unwrap();
+    fs::remove_file(&optimizer).unwrap();
+    symlink(&outer, &optimizer).unwrap();
+    let message = refused(&mut trainer, &path);
+    assert!(message.contains("a.safetensors") && message.contains("link to something outside"), "{message}");
+
+    // The manifest need not name it.
+    let path = save(&trainer);
+    let optimizer = path.join("optimizers/a.safetensors");
+    change_manifest(&path, |manifest| {
+        manifest["files"].as_object_mut().unwrap().remove("optimizers/a.safetensors").unwrap();
+    });
+    trainer.load(&path).unwrap();
+    fs::remove_file(&optimizer).unwrap();
+    make_pipe(&optimizer);
+    let message = refused(&mut trainer, &path);
+    assert!(message.contains("a.safetensors") && message.contains("not a regular file"), "{message}");
+}
+
+#[test]
+fn a_sparse_file_in_a_checkpoint_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trainer = new_trainer();
+    let checkpoints = Checkpoints::new(folder.path(), 1);
+    for name in [
+        "optimizers/a.safetensors",
+        "policies/b/adapter_model.safetensors",
+        "policies/whole/model.safetensors",
+        "policies/whole/model-2.safetensors",
+    ] {
+        let path = checkpoints.save(&trainer, 1, None, &Value::Null).unwrap();
+        make_sparse(&path.join(name), 1 << 40);
+        change_manifest(&path, |manifest| {
+            manifest["files"][name] = json!({ "bytes": 1u64 << 40, "blake3": "" });
+        });
+        let message = trainer.load(&path).unwrap_err().to_string();
+        assert!(message.contains("but the tensors of the workflow take at most"), "{message}");
+    }
+    let path = checkpoints.save(&trainer, 1, None, &Value::Null).unwrap();
+    change_manifest(&path, |manifest| manifest["files"]["notes"] = digest(b"notes"));
+    make_sparse(&path.join("notes"), 1 << 40);
+    let message = trainer.load(&path).unwrap_err().to_string();
+    assert!(message.contains("notes") && message.contains("truncated or changed"), "{message}");
 }
 
 #[test]

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use pl_plugin::conformance::{CheckResult, Report, Samples, check_plugin};
 use pl_plugin::{Corpora, Plugin, Services, Task};
 use pl_run::sandbox::LazyWorkers;
-use pl_types::{Passage, Retrieve, RetrieveError};
+use pl_sandbox::{Job, Sandbox, Verdict};
+use pl_types::{ItemKind, Passage, Retrieve, RetrieveError};
 use pl_wasm::Limits;
 use serde_json::{Map, Value, json};
 
@@ -18,6 +20,10 @@ use crate::app::App;
 use crate::arguments::plugin::PluginTestArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::visible;
+
+/// Line for plugins that run code: their tests and rewards are beyond these checks.
+const JUDGE_HINT: &str = "it runs code in the sandbox: these checks don't find tests that the code can deceive; \
+                          see \"A judge that can't be forged\" in docs/plugins.md";
 
 pub fn run(app: &App, options: &PluginTestArgs) -> CommandResult {
     let loader = Loader::new(app)?;
@@ -29,16 +35,44 @@ pub fn run(app: &App, options: &PluginTestArgs) -> CommandResult {
         .collect::<Result<Vec<Plugin>, CommandError>>()?;
     let samples = samples(options)?;
     let corpus = ("corpus".to_owned(), Arc::new(RepeatedQuery) as Arc<dyn Retrieve>);
+    let sandbox = Arc::new(WatchedSandbox::new(LazyWorkers::embedded(&app.host)));
     let services =
-        Services { sandbox: LazyWorkers::embedded(&app.host), corpora: Corpora::from_iter([corpus]) };
+        Services { sandbox: Arc::clone(&sandbox) as Arc<dyn Sandbox>, corpora: Corpora::from_iter([corpus]) };
     let report = app.host.block_on(check_plugin(&plugin, &others, &services, &samples));
     let mut out = visible::stdout();
     if options.json {
         writeln!(out, "{:#}", to_json(&report))?;
     } else {
         show(&report, &mut out)?;
+        if sandbox.is_used() && plugin.items().iter().any(|item| item.kind != ItemKind::Agent) {
+            writeln!(out, "{JUDGE_HINT}")?;
+        }
     }
     if report.passed() { Ok(()) } else { Err(CommandError::failed("the plugin violates the contract")) }
+}
+
+/// Sandbox that remembers if it was used.
+struct WatchedSandbox {
+    sandbox: Arc<dyn Sandbox>,
+    used: AtomicBool,
+}
+
+impl WatchedSandbox {
+    fn new(sandbox: Arc<dyn Sandbox>) -> WatchedSandbox {
+        WatchedSandbox { sandbox, used: AtomicBool::new(false) }
+    }
+
+    fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+#[async_trait]
+impl Sandbox for WatchedSandbox {
+    async fn execute(&self, jobs: Vec<Job>) -> Vec<Verdict> {
+        self.used.store(true, Ordering::Relaxed);
+        self.sandbox.execute(jobs).await
+    }
 }
 
 /// Corpus of tests: each passage is the query.
@@ -137,4 +171,27 @@ fn to_json(report: &Report) -> Value {
         })
         .collect();
     json!({ "passed": report.passed(), "checks": checks, "usage": report.usage })
+}
+
+#[cfg(test)]
+mod tests {
+    use pl_sandbox::DeniedSandbox;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn use_of_the_sandbox_is_noticed() {
+        let sandbox = WatchedSandbox::new(Arc::new(DeniedSandbox("there is none".to_owned())));
+        assert!(!sandbox.is_used());
+        assert_eq!(sandbox.execute(vec![Job::default()]).await.len(), 1);
+        assert!(sandbox.is_used());
+    }
+
+    #[test]
+    fn the_hint_names_a_heading_that_exists() {
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plugins.md");
+        let heading = JUDGE_HINT.split('"').nth(1).unwrap();
+        let docs = std::fs::read_to_string(docs).unwrap();
+        assert!(docs.lines().any(|line| line == format!("## {heading}")), "{heading}");
+    }
 }
