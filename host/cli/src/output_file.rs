@@ -20,7 +20,7 @@ pub struct OutputFile {
 enum Target {
     /// A file, and what replaces it.
     File { path: PathBuf, partial: BufWriter<NamedTempFile> },
-    /// A device or a pipe: only its content can be written.
+    /// A device, a pipe, or a place where no other file can be made: only its content can be written.
     Stream(BufWriter<File>),
 }
 
@@ -72,9 +72,16 @@ impl Write for OutputFile {
 
 impl Target {
     fn open(path: &Path) -> io::Result<Target> {
+        let stream = || Ok(Target::Stream(BufWriter::new(File::create(path)?)));
+        // `/dev/stdout` may be a file that others write to, too.
+        if path.starts_with("/dev") || path.starts_with("/proc") {
+            return stream();
+        }
         let older = match fs::metadata(path) {
             Ok(older) if older.is_file() => older,
-            Ok(_) => return Ok(Target::Stream(BufWriter::new(File::create(path)?))),
+            Ok(_) => return stream(),
+            // A link that leads to no file yet.
+            Err(error) if error.kind() == ErrorKind::NotFound && path.is_symlink() => return stream(),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 // As other files: the user's mask decides who may read it.
                 return Target::beside(path.to_path_buf(), Permissions::from_mode(0o666));
@@ -84,7 +91,9 @@ impl Target {
         // A file that is protected against writing is not replaced either.
         OpenOptions::new().write(true).open(path)?;
         // A symbolic link stays one.
-        let target = Target::beside(fs::canonicalize(path)?, older.permissions())?;
+        let Ok(target) = Target::beside(fs::canonicalize(path)?, older.permissions()) else {
+            return stream();
+        };
         if let Target::File { partial, .. } = &target {
             // The mask does not apply to permissions that the user has set.
             partial.get_ref().as_file().set_permissions(older.permissions())?;
@@ -110,7 +119,8 @@ impl Target {
                 let partial = partial.into_inner().map_err(IntoInnerError::into_error)?;
                 // The new content is on the disk before the old one goes.
                 partial.as_file().sync_all()?;
-                partial.persist(path).map(drop).map_err(|error| error.error)
+                // A file that is mounted alone, or another user's in a folder for all, can be written but not replaced.
+                partial.persist(&path).map(drop).or_else(|kept| fs::copy(kept.file.path(), &path).map(drop))
             }
             Target::Stream(mut stream) => stream.flush(),
         }
@@ -173,6 +183,10 @@ mod tests {
         null.finish().unwrap();
         assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
         let folder = tempfile::tempdir().unwrap();
+        let [link, place] = ["link", "place"].map(|name| folder.path().join(name));
+        symlink(&place, &link).unwrap();
+        OutputFile::create(&link).unwrap().finish().unwrap();
+        assert!(link.is_symlink() && place.is_file());
         for path in [folder.path().to_path_buf(), folder.path().join("missing/file"), PathBuf::new()] {
             let refused = OutputFile::create(&path).err();
             assert!(matches!(&refused, Some(CommandError::Input(why)) if why.starts_with("cannot write")));

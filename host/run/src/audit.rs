@@ -455,7 +455,8 @@ impl<'a> AuditSetup<'a> {
             batch.transitions.retain(|transition| counts(transition.key.agent));
             Ok::<_, Error>(batch)
         };
-        let [long, longest] = LONGER;
+        // A long plan has all its moves in one turn.
+        let [long, longest] = if matches!(player.strategy, Strategy::LongPlan) { [1, 1] } else { LONGER };
         Ok([play(1)?, play(long)?, play(longest)?])
     }
 

@@ -18,13 +18,15 @@ pub fn run(app: &App, options: &EvaluateArgs) -> CommandResult {
     // Before any episode: a path that can't be written is found before hours of playing.
     let mut completions = options.out.as_deref().map(OutputFile::create).transpose()?;
     let mut out = visible::stdout();
-    evaluate(&app.host, &checked, &session, |result: &EvaluationResult| -> CommandResult {
+    let mut is_written = false;
+    let played = evaluate(&app.host, &checked, &session, |result: &EvaluationResult| -> CommandResult {
         let EvaluationResult { report, seconds, tokens, .. } = result;
         // Timings differ from run to run and are not part of the report.
         let rate = *tokens as f64 / seconds;
         stderr::line(&format!("{}: {tokens} tokens in {seconds:.1} s, {rate:.1} tokens/s", report.name));
         if let Some(file) = &mut completions {
             result.write_completions(&session, file).map_err(|error| file.failure(&error))?;
+            is_written = true;
         }
         if options.json {
             writeln!(out, "{}", serde_json::to_string(report).map_err(CommandError::failed)?)?;
@@ -32,6 +34,8 @@ pub fn run(app: &App, options: &EvaluateArgs) -> CommandResult {
             report::write(report, &mut out)?;
         }
         Ok(())
-    })?;
-    completions.map_or(Ok(()), OutputFile::finish)
+    });
+    // The completions of an evaluation that has ended are kept if a later one fails.
+    let saved = completions.filter(|_| is_written || played.is_ok()).map_or(Ok(()), OutputFile::finish);
+    played.and(saved)
 }

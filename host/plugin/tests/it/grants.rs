@@ -386,22 +386,24 @@ async fn a_redirect_is_not_followed() {
 #[tokio::test]
 async fn an_answer_without_an_end_is_given_up() {
     let chunked = || "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned();
-    let timeout = Duration::from_millis(50);
-    let ask = async |beginning: String, rest: &[u8], pause| {
+    let (timeout, ample) = (Duration::from_millis(50), Duration::from_secs(2));
+    let ask = async |beginning: String, rest: &[u8], pause, timeout| {
         let host = format!("127.0.0.1:{}", repeating(beginning, rest.to_vec(), pause));
         let agent = visitor(PluginSpec { timeout, ..asking(&host) }).await;
         send(&agent, json!({"ask": [host, "/", false]})).await
     };
     // The control: one that ends.
-    let whole = ask(chunked() + "1\r\nx\r\n0\r\n\r\n", b"", Duration::ZERO).await;
+    let whole = ask(chunked() + "1\r\nx\r\n0\r\n\r\n", b"", Duration::ZERO, ample).await;
     assert_eq!(whole.unwrap(), "200 x");
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
-    let much = ask(chunked(), chunk.as_bytes(), Duration::ZERO).await;
+    let much = ask(chunked(), chunk.as_bytes(), Duration::ZERO, ample).await;
     assert_eq!(much.unwrap(), "refused: ErrorCode::HttpResponseBodySize(Some(4194304))");
     // Little by little, so that no pause is long: in the body, and in a header.
     let pause = Duration::from_millis(5);
     for (beginning, rest) in [(chunked(), "1\r\nx\r\n"), ("HTTP/1.1 200 OK\r\nx: ".to_owned(), "x")] {
-        let Error::Call(error) = ask(beginning, rest.as_bytes(), pause).await.unwrap_err() else { panic!() };
+        let Error::Call(error) = ask(beginning, rest.as_bytes(), pause, timeout).await.unwrap_err() else {
+            panic!()
+        };
         assert_eq!(error.cause, Cause::Fault(GuestFault::WaitTooLong { limit: 20 * timeout }));
     }
 }

@@ -20,6 +20,9 @@ const NOTED_LEAK: f64 = 0.5;
 /// Share of the largest reward that the host accepts from which on rewards are noted: tasks that weren't played may give more.
 const NOTED_REWARD: f64 = 0.1;
 
+/// Largest error of a reward that is a sum of shares.
+const ROUNDING: f64 = 1e-9;
+
 impl Audit {
     /// Judges all properties. `leaks` are the pieces of evidence that prompts hold; `adds_up` is true if a policy is trained
     /// on the rewards of several turns together.
@@ -137,7 +140,7 @@ impl Audit {
         let (low, high) = self.rewards?;
         let seen = format!("parts of rewards are from {low:.2} to {high:.2}");
         let (severity, text) = match self.declared_rewards {
-            Some((least, most)) if low < least || high > most => {
+            Some((least, most)) if low < least - ROUNDING || high > most + ROUNDING => {
                 (FindingSeverity::Defect, format!("{seen}, and declared from {least:.2} to {most:.2}"))
             }
             Some((least, most)) => {
