@@ -43,6 +43,9 @@ mod bindings {
 /// Maximum size of one read or write, in bytes.
 const MAX_CHUNK: u64 = 64 << 10;
 
+/// Number of zeros that a write which fails may have added: a page of a file.
+const MOST_ZEROED: u64 = 64 << 10;
+
 /// Bytes that the host needs for an open handle: a descriptor, a listing or a stream.
 const HANDLE_BYTES: u64 = 512;
 
@@ -189,7 +192,7 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
 
     fn write(&mut self, this: Resource<Descriptor>, data: Vec<u8>, offset: u64) -> MethodResult<u64> {
         let written = writable(self.table().get(&this)?).and_then(|file| Ok(file.write(offset, &data)?));
-        self.charge(write_fuel(&data, written.as_ref().copied().unwrap_or(0)));
+        self.charge(write_fuel(&data, written.as_ref().copied().unwrap_or(MOST_ZEROED)));
         Ok(written.map(|_| data.len() as u64))
     }
 
@@ -487,7 +490,7 @@ impl OutputStream for Writer {
             }
             None => self.file.append(&bytes),
         };
-        self.work.charge(write_fuel(&bytes, written.as_ref().copied().unwrap_or(0)));
+        self.work.charge(write_fuel(&bytes, written.as_ref().copied().unwrap_or(MOST_ZEROED)));
         written
             .map(drop)
             .map_err(|_| StreamError::LastOperationFailed(wasmtime::format_err!("the file system is full")))

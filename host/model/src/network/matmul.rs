@@ -92,13 +92,13 @@ const NARROWEST: i64 = 64;
 /// to 4 times as fast on an Intel CPU with AVX-512, and 1.1 to 1.2 times with AVX2 (measured at the shapes of SmolLM2-135M). On CPUs
 /// of other makers MKL stops at AVX2, so oneDNN is faster where they have AVX-512.
 static MKL_ADDS: LazyLock<bool> = LazyLock::new(|| match SimdLevel::detect() {
-    SimdLevel::Avx512 => vendor() == *b"GenuineIntel",
+    SimdLevel::Avx512 => cpu_vendor() == *b"GenuineIntel",
     SimdLevel::Avx2 => true,
     SimdLevel::Portable => false,
 });
 
-/// Returns the vendor of the CPU as it names itself; zeros if it has no such name.
-fn vendor() -> [u8; 12] {
+/// Returns the vendor of the CPU as it names itself, by which MKL chooses its kernels; zeros if it has no such name.
+pub fn cpu_vendor() -> [u8; 12] {
     let mut name = [0; 12];
     #[cfg(target_arch = "x86_64")]
     {

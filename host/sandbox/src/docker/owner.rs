@@ -105,7 +105,7 @@ mod tests {
     fn a_living_process_of_another_pid_namespace_keeps_its_containers() {
         let test = "docker::owner::tests::a_process_that_prints_its_owner";
         let started = Command::new("unshare")
-            .args(["--user", "--map-root-user", "--pid", "--fork", "--mount-proc"])
+            .args(["--pid", "--fork", "--mount-proc"])
             .arg(std::env::current_exe().unwrap())
             .args(["--exact", test, "--ignored", "--nocapture"])
             .stdin(Stdio::piped())

@@ -102,13 +102,13 @@ impl WorkerProcess {
         }
     }
 
-    /// Checks a process without a job. Returns true if it has computed since its last job or check, or if its CPU time
-    /// isn't known.
+    /// Checks a process without a job. Returns true if it has computed since its last job or check. That isn't known where
+    /// `/proc` hides processes that can't be traced, as confined ones can't.
     pub fn computes_without_job(&mut self) -> bool {
         let now = cpu_time(self.child.id());
         let taken = now.zip(self.cpu_time).map(|(now, before)| now.saturating_sub(before));
         self.cpu_time = now;
-        taken.is_none_or(|taken| taken > IDLE_CPU_TIME)
+        taken.is_some_and(|taken| taken > IDLE_CPU_TIME)
     }
 
     /// Sends a message and receives the answer.
