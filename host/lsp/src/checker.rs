@@ -16,8 +16,8 @@ use pl_dsl::workflow::Plugin;
 use pl_dsl::{Catalog, CatalogError, Diagnostic, Severity, Source};
 use pl_types::Item;
 
-use crate::documents::file_path;
 use crate::locations::Locations;
+use crate::uri::file_path;
 
 /// Time without a change before a check: too short to be noticed, longer than the time between two keys of a fast typist.
 const QUIET_PERIOD: Duration = Duration::from_millis(100);

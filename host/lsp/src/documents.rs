@@ -1,8 +1,6 @@
 //! Open documents, kept in sync with the editor.
 
-use std::path::PathBuf;
-
-use lsp_types::{TextDocumentContentChangeEvent, Uri};
+use lsp_types::TextDocumentContentChangeEvent;
 
 use crate::checker::CheckReport;
 use crate::line_index::LineIndex;
@@ -42,21 +40,6 @@ impl Document {
     pub fn current_report(&self) -> Option<&CheckReport> {
         self.report.as_ref().filter(|report| report.version == self.version)
     }
-}
-
-/// Path of a `file:` URI. Returns `None` for other URIs and for files of another host.
-pub fn file_path(uri: &Uri) -> Option<PathBuf> {
-    let rest = uri.as_str().strip_prefix("file://")?;
-    // A host may precede the path; only files of this machine can be read.
-    let encoded = rest.strip_prefix("localhost").unwrap_or(rest);
-    let mut parts = encoded.split('%');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        let (digits, plain) = part.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        bytes.extend_from_slice(plain.as_bytes());
-    }
-    String::from_utf8(bytes).ok().map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 #[cfg(test)]
@@ -106,20 +89,6 @@ mod tests {
     fn ranges() -> impl Strategy<Value = Range> {
         let positions = || (0..12_u32, 0..20_u32).prop_map(|(line, character)| Position { line, character });
         (positions(), positions()).prop_map(|(start, end)| Range { start, end })
-    }
-
-    #[test]
-    fn file_uris_have_paths() {
-        for (uri, expected) in [
-            ("file:///a/b%20c/%C3%BC.mas", Some("/a/b c/ü.mas")),
-            ("file://localhost/a.mas", Some("/a.mas")),
-            ("file://elsewhere/a.mas", None),
-            ("untitled:Untitled-1", None),
-            ("file:///a%FF.mas", None),
-        ] {
-            let parsed: Uri = uri.parse().unwrap();
-            assert_eq!(file_path(&parsed), expected.map(PathBuf::from), "{uri}");
-        }
     }
 
     proptest! {

@@ -20,6 +20,7 @@ mod navigation;
 mod server;
 mod symbols;
 mod text;
+mod uri;
 
 pub use checker::OpenCatalog;
 pub use error::Error;

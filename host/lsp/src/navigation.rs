@@ -14,10 +14,11 @@ use pl_dsl::workflow::Plugin;
 use pl_dsl::{Catalog, CatalogError, Source, Span};
 use pl_types::Item;
 
-use crate::documents::{Document, file_path};
+use crate::documents::Document;
 use crate::error::RenameError;
 use crate::locations::Locations;
 use crate::text::{first_line, span_text};
+use crate::uri::file_path;
 
 /// A position in an open document.
 pub struct DocumentPosition<'a> {

@@ -25,9 +25,10 @@ use lsp_types::{
 use serde_json::{Value, json};
 
 use crate::checker::{self, CheckJob, CheckReport, Checker, CheckerMessage, OpenCatalog};
-use crate::documents::{Document, file_path};
+use crate::documents::Document;
 use crate::error::{Error, RequestError};
 use crate::navigation::DocumentPosition;
+use crate::uri::file_path;
 use crate::{code_actions, completion, formatting, hover, symbols};
 
 /// Parts of the server that the program provides.
