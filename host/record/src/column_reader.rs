@@ -8,7 +8,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use pl_types::Key;
 
 use crate::error::Error;
-use crate::table_limit::LARGEST_TABLE;
+use crate::table_limit::{LARGEST_TABLE, unreadable};
 
 /// Number of values that are read at a time.
 const BATCH: usize = 8192;
@@ -164,11 +164,6 @@ impl KeyedColumns {
         let bytes: ByteArray = self.value::<ByteArrayType>(at, name)?;
         String::from_utf8(bytes.data().to_vec()).map_err(|_| self.damaged(name))
     }
-}
-
-/// An error for a file that can't be read.
-pub(crate) fn unreadable(path: &Path, error: impl ToString) -> Error {
-    Error::Table { action: "read", path: path.to_path_buf(), message: error.to_string() }
 }
 
 pub(crate) fn ids(values: Vec<i32>) -> Vec<u32> {

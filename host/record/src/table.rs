@@ -12,10 +12,9 @@ use parquet::record::{Field, Row};
 use pl_types::{Group, Key, Transition};
 
 use crate::Error;
-use crate::column_reader::unreadable;
 use crate::column_writer::{Columns, write_file};
 use crate::step_table::version_changes;
-use crate::table_limit::{LARGEST_TABLE, TableLimit};
+use crate::table_limit::{LARGEST_TABLE, TableLimit, unreadable};
 
 /// Columns in the order in which [`write_columns`] writes them.
 const SCHEMA: &str = "message transitions {

@@ -7,7 +7,6 @@ use std::path::Path;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use pl_types::open_file;
 
-use crate::column_reader::unreadable;
 use crate::error::Error;
 
 /// Largest content of a file of a step. Both numbers are counted while it is read, too: a text that the file has once, in its
@@ -76,4 +75,9 @@ fn count_values(reader: &SerializedFileReader<File>) -> parquet::errors::Result<
         }
     }
     Ok(values)
+}
+
+/// An error for a file that can't be read.
+pub(crate) fn unreadable(path: &Path, error: impl ToString) -> Error {
+    Error::Table { action: "read", path: path.to_path_buf(), message: error.to_string() }
 }

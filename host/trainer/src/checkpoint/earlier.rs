@@ -8,7 +8,8 @@ use pl_model::TensorSet;
 use pl_types::ValueHeadWeights;
 use tch::Tensor;
 
-use super::manifest::{Manifest, SavedVersion, damaged};
+use super::files::damaged;
+use super::manifest::{Manifest, SavedVersion};
 use super::tensors::{VALUE_HEAD, check_size, count_numbers, read_tensors, restore_tensors, write_tensors};
 use crate::error::Error;
 use crate::trainer::{ServedPolicy, Trainer};

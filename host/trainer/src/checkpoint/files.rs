@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::manifest::damaged;
 use crate::error::Error;
 
 /// Entries of a folder, sorted. Empty if the folder does not exist.
@@ -66,4 +65,12 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 pub(super) fn io_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_path_buf();
     move |source| Error::Io { path, doing, source }
+}
+
+/// An error for a damaged file; `problem` completes "this file …".
+pub(super) fn damaged(path: &Path, problem: &str) -> Error {
+    let problem = format!(
+        "the checkpoint is damaged: this file {problem}; delete its folder and resume from an older checkpoint"
+    );
+    Error::Checkpoint { path: path.to_path_buf(), problem }
 }

@@ -9,7 +9,7 @@ use pl_types::{SourcePath, open_file};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::files::{check_content, io_error, list_folder, sync};
+use super::files::{check_content, damaged, io_error, list_folder, sync};
 use crate::error::Error;
 use crate::preparation::ObjectiveState;
 
@@ -206,12 +206,4 @@ fn sync_and_digest(
         files.insert(name.join("/"), FileDigest::for_file(&path)?);
     }
     sync(folder)
-}
-
-/// An error for a damaged file; `problem` completes "this file …".
-pub(super) fn damaged(path: &Path, problem: &str) -> Error {
-    let problem = format!(
-        "the checkpoint is damaged: this file {problem}; delete its folder and resume from an older checkpoint"
-    );
-    Error::Checkpoint { path: path.to_path_buf(), problem }
 }

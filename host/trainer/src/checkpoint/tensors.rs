@@ -5,8 +5,7 @@ use std::path::Path;
 
 use tch::{Device, Tensor, no_grad};
 
-use super::files::file_bytes;
-use super::manifest::damaged;
+use super::files::{damaged, file_bytes};
 use crate::error::Error;
 
 /// Weight and bias of a critic, in the folder of its policy.
