@@ -285,16 +285,7 @@ mod tests {
     use parquet::schema::parser::parse_message_type;
 
     use super::*;
-
-    fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, content) in files {
-            let path = folder.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content).unwrap();
-        }
-        folder
-    }
+    use crate::fixtures::folder;
 
     /// A file with a text, a number and a list of texts per row, as Hugging Face's are compressed.
     fn parquet() -> Vec<u8> {

@@ -9,6 +9,8 @@ mod card;
 mod catalogue;
 mod error;
 mod files;
+#[cfg(test)]
+mod fixtures;
 mod folder;
 mod glob;
 mod records;

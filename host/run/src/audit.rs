@@ -455,9 +455,13 @@ impl<'a> AuditSetup<'a> {
             batch.transitions.retain(|transition| counts(transition.key.agent));
             Ok::<_, Error>(batch)
         };
-        // A long plan has all its moves in one turn.
-        let [long, longest] = if matches!(player.strategy, Strategy::LongPlan) { [1, 1] } else { LONGER };
-        Ok([play(1)?, play(long)?, play(longest)?])
+        let first = play(1)?;
+        // A long plan has all its moves in one turn: longer episodes would show nothing else.
+        if matches!(player.strategy, Strategy::LongPlan) {
+            return Ok([first.clone(), first.clone(), first]);
+        }
+        let [long, longest] = LONGER;
+        Ok([first, play(long)?, play(longest)?])
     }
 
     /// Plays tasks. The limit on visits is multiplied by `factor`.

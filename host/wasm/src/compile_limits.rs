@@ -66,7 +66,7 @@ pub(crate) fn check(name: &str, component: &[u8]) -> Result<(), Error> {
     })
 }
 
-/// What has been read of a component.
+/// Sums over the sections that were read of a component.
 #[derive(Debug, Default)]
 struct Totals {
     functions: u64,

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
 
+pub(crate) use self::content::PAGE;
 use self::content::{Content, MAX_SIZE};
 use crate::memory_budget::{Exhausted, MemoryBudget, MemoryCharge};
 

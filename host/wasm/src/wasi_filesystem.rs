@@ -20,7 +20,7 @@ use self::types::{
 };
 use crate::guest::Guest;
 use crate::memory_budget::{Exhausted, MemoryCharge};
-use crate::memory_fs::{File, Folder, FsError, Node, PATH_MAX};
+use crate::memory_fs::{File, Folder, FsError, Node, PAGE, PATH_MAX};
 use crate::stream_work::StreamWork;
 
 /// Host traits and types of the interface, generated from its definition.
@@ -42,9 +42,6 @@ mod bindings {
 
 /// Maximum size of one read or write, in bytes.
 const MAX_CHUNK: u64 = 64 << 10;
-
-/// Number of zeros that a write which fails may have added: a page of a file.
-const MOST_ZEROED: u64 = 64 << 10;
 
 /// Bytes that the host needs for an open handle: a descriptor, a listing or a stream.
 const HANDLE_BYTES: u64 = 512;
@@ -192,7 +189,7 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
 
     fn write(&mut self, this: Resource<Descriptor>, data: Vec<u8>, offset: u64) -> MethodResult<u64> {
         let written = writable(self.table().get(&this)?).and_then(|file| Ok(file.write(offset, &data)?));
-        self.charge(write_fuel(&data, written.as_ref().copied().unwrap_or(MOST_ZEROED)));
+        self.charge(write_fuel(&data, &written));
         Ok(written.map(|_| data.len() as u64))
     }
 
@@ -351,8 +348,10 @@ fn path_fuel(path: &str) -> u64 {
     path.len() as u64 + PATH_FUEL * path.len().min(PATH_MAX) as u64
 }
 
-/// Fuel for writing these bytes to an open file, after as many zeros.
-fn write_fuel(data: &[u8], zeroed: u64) -> u64 {
+/// Fuel for writing these bytes to an open file, after the number of zeros that the write returned. One that failed may have
+/// zeroed a page.
+fn write_fuel<E>(data: &[u8], zeroed: &Result<u64, E>) -> u64 {
+    let zeroed = zeroed.as_ref().copied().unwrap_or(PAGE as u64);
     TRANSFER_FUEL + WRITTEN_BYTE_FUEL * data.len() as u64 + zeroed
 }
 
@@ -490,7 +489,7 @@ impl OutputStream for Writer {
             }
             None => self.file.append(&bytes),
         };
-        self.work.charge(write_fuel(&bytes, written.as_ref().copied().unwrap_or(MOST_ZEROED)));
+        self.work.charge(write_fuel(&bytes, &written));
         written
             .map(drop)
             .map_err(|_| StreamError::LastOperationFailed(wasmtime::format_err!("the file system is full")))

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::reproduce::intervals::Proportion;
 
-    /// Of ten clusters, half of which have only ones, the number with ones in a draw is binomial: at most 1 in 1.1 %
+    /// If half of ten clusters have only ones, the number with ones in a draw is binomial: at most 1 in 1.1 %
     /// of the draws and at most 2 in 5.5 %.
     #[test]
     fn the_interval_of_equal_values_in_a_cluster_is_the_one_of_the_clusters() {

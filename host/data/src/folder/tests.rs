@@ -9,16 +9,7 @@ use serde_json::json;
 
 use super::*;
 use crate::files::read_files;
-
-fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, content) in files {
-        let path = folder.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    }
-    folder
-}
+use crate::fixtures::folder;
 
 /// A file with a number per row.
 fn parquet(numbers: &[i64]) -> Vec<u8> {

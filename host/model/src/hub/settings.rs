@@ -80,7 +80,7 @@ impl Hub {
     }
 }
 
-/// Returns true if nobody in between can read what is sent to an address: it is encrypted, or stays on this machine.
+/// Returns true if what is sent to an address can not be read on its way: it is encrypted, or stays on this machine.
 fn is_confidential(endpoint: &str) -> bool {
     let Ok(uri) = endpoint.parse::<Uri>() else { return false };
     let is_local = |host: &str| {

@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(shortest_loop(&ring, 1, 4), Some(vec![3, 4, 1]));
         assert_eq!(shortest_loop(&ring, 0, 2), None);
         assert_eq!(shortest_loop(&ring, 3, 4), None);
-        // Potentials cancel out but for rounding.
+        // Potentials cancel out up to rounding.
         assert_eq!(shortest_loop(&moves(&[(0, 1, 0.1 + 0.2), (1, 0, -0.3)]), 0, 4), None);
         assert_eq!(shortest_loop(&[], 0, 4), None);
     }

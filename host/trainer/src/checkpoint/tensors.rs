@@ -19,8 +19,8 @@ pub(super) fn count_numbers(tensors: &[(String, Tensor)]) -> usize {
     tensors.iter().map(|(_, tensor)| tensor.numel()).sum()
 }
 
-/// Checks that a file, or the files in a folder together, are not much larger than tensors of so many numbers, so that they
-/// fit in memory, whatever their headers say. Reads nothing.
+/// Checks that a file, or the files in a folder together, are not much larger than tensors with this number of values, so that
+/// they fit in memory, whatever their headers say. Reads nothing.
 pub(super) fn check_size(path: &Path, numbers: usize) -> Result<(), Error> {
     // The widest numbers are f64.
     let largest = (numbers as u64).saturating_mul(8).saturating_add(OVERHEAD);

@@ -9,7 +9,7 @@ use std::collections::btree_map::Entry;
 use crate::memory_budget::{Exhausted, MemoryBudget, MemoryCharge};
 
 /// Maximum size of a page, in bytes.
-const PAGE: usize = 64 << 10;
+pub const PAGE: usize = 64 << 10;
 
 /// Smallest allocation of a page.
 const SMALLEST_PAGE: usize = 64;
