@@ -37,5 +37,6 @@ mod server_process;
 mod servers;
 mod smollm;
 mod support;
+mod tools;
 mod tutorial;
 mod view;

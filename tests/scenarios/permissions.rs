@@ -128,6 +128,50 @@ fn a_plan_lists_what_is_needed_and_sends_nothing() {
     assert!(listener.accept().is_err(), "a connection was made");
 }
 
+/// The control of the texts that are refused: a run of the same workflow has them once they are allowed.
+#[test]
+fn a_text_that_is_allowed_is_read() {
+    let outside = tempfile::tempdir().unwrap();
+    let text = outside.path().canonicalize().unwrap().join("text.txt");
+    fs::write(&text, "words of another folder").unwrap();
+    let foreign = Foreign::new(&format!("param secret: string = file(\"{}\")\n", text.display()));
+    let run = foreign.folder.path().join("run");
+    let refused = foreign.run().arg(format!("--allow-read={}", model())).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(!run.exists(), "{}", stderr(&refused));
+    succeed(foreign.run().arg(format!("--allow-read={},{}", model(), text.display())));
+    let stored = fs::read_to_string(run.join("workflow.json")).unwrap();
+    assert!(stored.contains("words of another folder"), "{stored}");
+}
+
+/// The control of the requests that are refused: a run of the same workflow sends them once they are allowed.
+#[test]
+fn a_server_that_is_allowed_is_reached() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let foreign = Foreign::new(&format!(
+        "server fleet = \"http://{address}\"\npolicy far {{ model = base; train = false; server = fleet }}\n\
+         evaluate roles {{ roles {{ alto = far }} }}\n"
+    ));
+    let read = format!("--allow-read={}", model());
+    let refused = foreign.run().arg(&read).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(listener.accept().is_err(), "a connection was made");
+    let mut allowed = foreign.run();
+    allowed.arg(&read).arg(format!("--allow-net={address}"));
+    let mut run = allowed.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut is_reached = false;
+    while !is_reached && run.try_wait().unwrap().is_none() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+        is_reached = listener.accept().is_ok();
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    assert!(is_reached, "no connection was made");
+}
+
 #[test]
 fn commands_read_no_text_outside_of_the_folder() {
     let foreign = Foreign::new("param secret: string = file(\"/etc/passwd\")\n");

@@ -1,31 +1,35 @@
-//! Faults of disks and machines: power loss at any sync, writes that fail, and shells with little of anything. A run ends as
-//! an undisturbed one, or says what is missing.
+//! Faults of disks and machines: power loss at any sync, full disks, calls that fail, kills while checkpoints change, and
+//! shells with little of anything. A run ends as an undisturbed one, or says what is missing.
 
 mod disk;
+mod failing_disk;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use pl_testing::{Requirement, sample, skip_or_fail};
+use pl_testing::{has_strace, sample};
 
-use crate::support::{assert_equal_runs, pl_host, run, scenario, stderr, succeed};
+use crate::support::{assert_equal_runs, content, pl_host, run, scenario, stderr, succeed};
 
 use self::disk::{CALLS, Call, Disk, Loss};
+use self::failing_disk::{FailingDisk, Fault, Write, writes};
 
 /// States of the disk that are tried, of each kind. `PL_HOST_ALL_PROGRAMS=1` tries all.
 const STATES: usize = 8;
 
-fn has_strace() -> bool {
-    let found = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
-    if found.is_ok_and(|output| output.status.success()) {
-        return true;
-    }
-    skip_or_fail(Requirement::Strace, "strace is not on the PATH, or may not trace");
-    false
-}
+/// Faults of the disk that are tried at even distances, besides those at powers of two.
+const SPACED: usize = 2;
+
+/// Beginnings of the names of files that a run goes on without: that of the process that holds the lock, the mark of the
+/// user's own, and the picture.
+const DISPENSABLE: [&str; 3] = ["run.lock", ".workflow.json.mac.", "curves."];
+
+/// Calls that rename.
+const RENAMES: &str = "rename,renameat,renameat2";
 
 /// Returns a command under strace.
 fn traced(command: &Command, arguments: &[&str]) -> Command {
@@ -46,11 +50,15 @@ fn resume(out: &Path) -> Command {
     command
 }
 
-/// Continues a run and compares it with an undisturbed one. A run that has no checkpoint may ask whether to start again.
+/// Continues a run and compares it with an undisturbed one. A run may ask whether it is trusted, if it could not be marked as
+/// the user's own, and whether to start again, if it has no checkpoint.
 fn continues(out: &Path, reference: &Path, what: &str) {
-    let mut resumed = resume(out).output().unwrap();
-    if resumed.status.code() == Some(2) && stderr(&resumed).contains("--from-start") {
-        resumed = resume(out).arg("--from-start").output().unwrap();
+    let mut command = resume(out);
+    let mut resumed = command.output().unwrap();
+    for flag in ["--trust", "--from-start"] {
+        if resumed.status.code() == Some(2) && stderr(&resumed).contains(flag) {
+            resumed = command.arg(flag).output().unwrap();
+        }
     }
     assert!(resumed.status.success(), "{what}: {}", stderr(&resumed));
     assert_equal_runs(reference, out, what);
@@ -93,7 +101,7 @@ fn a_run_survives_power_loss_at_any_sync() {
     let (mut resumed, mut begun) = (0, BTreeSet::new());
     for loss in [Loss::All, Loss::Contents] {
         let step = states.len().div_ceil(STATES);
-        for (number, (name, disk)) in sample(states.iter().enumerate().skip(step / 2).collect(), step) {
+        for (number, (name, disk)) in sample(states.iter().enumerate().rev().collect(), step) {
             let out = folder.path().join(format!("{loss:?}-{number}"));
             disk.write(loss, &out);
             let what = format!("power loss ({loss:?}) after change {number} of {}, {name}", states.len());
@@ -145,8 +153,92 @@ fn ends_in_order(output: &Output, what: &str) -> bool {
     }
 }
 
+/// Checks that a run that met a fault of its disk has ended with an error that names the place and the cause, and says what is
+/// left and how to continue it, or as if nothing had happened. Returns true if it ended with an error.
+fn ends_by_fault(output: &Output, out: &Path, cause: &str, what: &str) -> bool {
+    if ends_in_order(output, what) {
+        return false;
+    }
+    let message = format!("\n{}", stderr(output));
+    let error = message.split_once("\nerror: ").map_or("", |(_, error)| error);
+    let (reason, left) = error.split_once("the run stopped after").unwrap_or((error, ""));
+    // The first sync of a run is that of the folder around its own.
+    let place = out.parent().unwrap().display().to_string();
+    assert!(reason.contains(&place) && reason.contains(cause), "{what}: {message}");
+    if message.contains(&format!("\nrun folder {}", out.display())) {
+        assert_eq!(output.status.code(), Some(1), "{what}: {message}");
+        assert!(left.contains(&format!("pl-host run --resume {}", out.display())), "{what}: {message}");
+    }
+    true
+}
+
+/// Returns the numbers from 1 to `total` at which a fault is tried: powers of two, since a run begins with small files, and
+/// some at even distances from the end. `PL_HOST_ALL_PROGRAMS=1` tries all.
+fn places(total: u64) -> BTreeSet<u64> {
+    let doubled = (0..u64::BITS).map(|bit| 1_u64 << bit).take_while(|place| *place <= total);
+    let all: Vec<u64> = (1..=total).rev().collect();
+    let step = all.len().div_ceil(SPACED).max(1);
+    doubled.chain(sample(all, step)).collect()
+}
+
+/// Lets runs meet faults of their disk, at [`places`] of the number that `total` takes from the writes of an undisturbed run.
+/// Each run ends with an error if the write of a file failed that it can't go on without, and continues afterwards.
+fn survives_failing_writes(total: fn(&[Write]) -> u64, fault: fn(u64) -> Fault) {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let disk = FailingDisk::compile(&root);
+    let file = scenario("letters/tree-l2.mas");
+    let reference = root.join("reference");
+    let mut undisturbed = run(&file, &reference, &[]);
+    disk.hold(&mut undisturbed, &reference, None);
+    succeed(&mut undisturbed);
+    let counted = writes(&reference);
+    // The library has seen the writes of all files.
+    let bytes: u64 = counted.iter().map(|write| write.bytes).sum();
+    let left: usize = content(&reference).values().map(Vec::len).sum();
+    assert!(bytes > left as u64, "{bytes} bytes were written, but {left} are there");
+
+    let (places, mut failures) = (places(total(&counted)), 0);
+    for number in &places {
+        let fault = fault(*number);
+        let (out, what) = (root.join(format!("failed-{number}")), format!("{fault:?}"));
+        let mut failing = run(&file, &out, &[]);
+        disk.hold(&mut failing, &out, Some(fault));
+        let output = failing.output().unwrap();
+        let has_ended = ends_by_fault(&output, &out, fault.cause(), &what);
+        let failed = writes(&out).into_iter().filter(|write| write.has_failed);
+        let failed: Vec<String> = failed.map(|write| write.file).collect();
+        let is_dispensable = |file: &String| DISPENSABLE.iter().any(|own| file.starts_with(own));
+        let is_fatal = !failed.iter().all(is_dispensable);
+        assert_eq!(has_ended, is_fatal, "{what}: {failed:?}: {}", stderr(&output));
+        failures += usize::from(has_ended);
+        if out.join("workflow.json").exists() {
+            continues(&out, &reference, &what);
+        } else {
+            assert!(has_ended, "{what}");
+        }
+        fs::remove_dir_all(&out).unwrap();
+    }
+    eprintln!("{failures} of {} faults ended a run", places.len());
+    assert!(failures * 2 >= places.len(), "only {failures} of {} faults ended a run", places.len());
+}
+
+/// The disk is full after 1, 2, 4, … KiB of all that a run writes, and at even distances up to the end.
 #[test]
-fn a_failing_disk_ends_a_run_that_continues_afterwards() {
+fn a_disk_full_at_any_kibibyte_ends_a_run_that_continues() {
+    let kibibytes = |writes: &[Write]| writes.iter().map(|write| write.bytes).sum::<u64>() >> 10;
+    survives_failing_writes(kibibytes, |number| Fault::Full(number << 10));
+}
+
+/// The 1st, 2nd, 4th, … write of a run is an error, and some at even distances up to the last one.
+#[test]
+fn any_write_that_fails_ends_a_run_that_continues_afterwards() {
+    survives_failing_writes(|writes| writes.len() as u64, Fault::Write);
+}
+
+/// Lets runs meet errors of system calls, each of the n-th such call of every thread. More than half of them must end a run;
+/// all continue afterwards.
+fn survives_failing_calls(faults: &[(&str, u32)]) {
     if !has_strace() {
         return;
     }
@@ -155,26 +247,72 @@ fn a_failing_disk_ends_a_run_that_continues_afterwards() {
     let reference = folder.path().join("reference");
     succeed(&mut run(&file, &reference, &[]));
     let mut failures = 0;
-    let faults: Vec<(&str, u32)> = [("fsync", 2), ("fsync", 9), ("fsync", 25), ("fsync", 60)]
-        .into_iter()
-        .chain([("rename,renameat,renameat2,link,linkat", 1), ("rename,renameat,renameat2,link,linkat", 7)])
-        .chain([("ftruncate", 1), ("mkdir,mkdirat", 3)])
-        .collect();
     for (number, (calls, when)) in faults.iter().enumerate() {
         let out = folder.path().join(format!("failed-{number}"));
-        let inject = format!("inject={calls}:error=EIO:when={when}");
+        let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:error=EIO:when={when}"));
         let log = folder.path().join("log").display().to_string();
         let what = format!("call {when} of {calls}");
-        let mut failing = traced(&run(&file, &out, &[]), &["-f", "--seccomp-bpf", "-e", &inject, "-o", &log]);
-        let succeeded = ends_in_order(&failing.output().unwrap(), &what);
-        failures += u32::from(!succeeded);
+        let how = ["-f", "--seccomp-bpf", "-e", &trace, "-e", &inject, "-o", &log];
+        let mut failing = traced(&run(&file, &out, &[]), &how);
+        let has_ended = ends_by_fault(&failing.output().unwrap(), &out, "Input/output error", &what);
+        failures += usize::from(has_ended);
         if out.join("workflow.json").exists() {
             continues(&out, &reference, &what);
         } else {
-            assert!(!succeeded, "{what}");
+            assert!(has_ended, "{what}");
         }
     }
-    assert!(failures >= 4, "only {failures} of {} faults ended a run", faults.len());
+    assert!(failures * 2 > faults.len(), "only {failures} of {} faults ended a run", faults.len());
+}
+
+/// Syncs of files that are renamed afterwards, of checkpoints and of folders; and those of logs, which are `fdatasync`.
+#[test]
+fn any_sync_that_fails_ends_a_run_that_continues_afterwards() {
+    let syncs = [1, 2, 4, 8, 16, 32, 64].map(|when: u32| ("fsync", when));
+    let logs = [1, 8].map(|when: u32| ("fdatasync", when));
+    survives_failing_calls(&[&syncs[..], &logs[..]].concat());
+}
+
+/// Renames of files are `renameat`; those of checkpoints and of the link to the best one are `rename`. Also a log that can't be
+/// truncated, and a folder that can't be created.
+#[test]
+fn any_rename_that_fails_ends_a_run_that_continues_afterwards() {
+    let files = [1, 2, 4, 8].map(|when: u32| ("renameat,renameat2", when));
+    let checkpoints = [1, 4, 7].map(|when: u32| ("rename", when));
+    let others = [("ftruncate", 3), ("mkdir,mkdirat", 3)];
+    survives_failing_calls(&[&files[..], &checkpoints[..], &others[..]].concat());
+}
+
+/// SIGKILL at the calls that put a checkpoint in its place, make the link to the best one and delete an earlier one.
+#[test]
+fn a_kill_at_any_change_of_the_checkpoints_loses_nothing() {
+    if !has_strace() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = scenario("letters/tree-l2.mas");
+    let reference = folder.path().join("reference");
+    succeed(&mut run(&file, &reference, &[]));
+    let changes = [
+        ("step-00000002.partial", RENAMES),
+        ("step-00000006.partial", RENAMES),
+        ("best.new", RENAMES),
+        // The second step's is set aside once there are three.
+        ("step-00000002.partial", "unlinkat"),
+    ];
+    for (number, (name, calls)) in changes.into_iter().enumerate() {
+        let out = folder.path().join(format!("killed-{number}"));
+        let path = out.join("checkpoints").join(name);
+        let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:signal=KILL:when=1"));
+        let (watched, log) = (path.display().to_string(), folder.path().join("log").display().to_string());
+        // With a filter of the kernel, strace can't send signals.
+        let how = ["-f", "-P", &watched, "-e", &trace, "-e", &inject, "-o", &log];
+        let killed = traced(&run(&file, &out, &[]), &how).output().unwrap();
+        let what = format!("SIGKILL at {calls} of {name}");
+        assert_eq!(killed.status.signal(), Some(9), "{what}: {}", stderr(&killed));
+        assert!(path.symlink_metadata().is_ok(), "{what}");
+        continues(&out, &reference, &what);
+    }
 }
 
 /// Few descriptors, no folder for temporary files, a home that can't be written.

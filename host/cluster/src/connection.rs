@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions, Event};
 use backon::{BackoffBuilder, ExponentialBuilder};
+use pl_types::{SourcePath, open_file};
 use tokio::sync::watch;
 
 use crate::error::Error;
@@ -27,6 +28,9 @@ const REFUSAL: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
+/// Largest file of credentials, in bytes: a JWT of a user and its seed.
+const LARGEST_CREDENTIALS: u64 = 1 << 20;
+
 /// Address of a NATS server, with what it asks for.
 #[derive(Debug, Clone, Default)]
 pub struct ServerAddress {
@@ -38,6 +42,18 @@ pub struct ServerAddress {
     pub authorities: Option<PathBuf>,
     /// Token of a server on this machine.
     pub token: Option<String>,
+}
+
+impl ServerAddress {
+    /// Reads the file of the credentials. Returns `None` if the address has none.
+    ///
+    /// # Errors
+    /// [`Error::Credentials`] if it can't be read, or isn't a regular file.
+    pub fn read_credentials(&self) -> Result<Option<Vec<u8>>, Error> {
+        let Some(path) = &self.credentials else { return Ok(None) };
+        let read = SourcePath::from(path).read_at_most(LARGEST_CREDENTIALS);
+        read.map(Some).map_err(|source| Error::Credentials { path: path.clone(), source })
+    }
 }
 
 /// Connection to a NATS server with JetStream.
@@ -66,7 +82,7 @@ impl Connection {
     /// Connects. A connection that breaks later is made again.
     ///
     /// # Errors
-    /// If the server can't be reached or has no JetStream.
+    /// If the credentials or the authorities can't be read, and if the server can't be reached or has no JetStream.
     pub async fn open(address: &ServerAddress, name: &str, role: Role) -> Result<Connection, Error> {
         let (connected, connects) = watch::channel(0);
         let (refused, refusal) = watch::channel(None);
@@ -94,10 +110,12 @@ impl Connection {
             .connection_timeout(Duration::from_secs(5))
             .request_timeout(Some(Duration::from_secs(5)))
             .reconnect_delay_callback(|attempts| LONGEST_PAUSE.min(FIRST_PAUSE * attempts.min(100) as u32));
-        if let Some(path) = &address.credentials {
-            options = with_credentials(options, path).await?;
+        if let (Some(path), Some(bytes)) = (&address.credentials, address.read_credentials()?) {
+            options = with_credentials(options, path, &String::from_utf8_lossy(&bytes))?;
         }
         if let Some(path) = &address.authorities {
+            // The client would wait for the writer of a pipe.
+            open_file(path).map_err(|source| Error::Authorities { path: path.clone(), source })?;
             options = options.add_root_certificates(path.clone());
         }
         if let Some(token) = &address.token {
@@ -217,16 +235,36 @@ impl Connection {
     }
 }
 
-/// Adds the credentials of a file: the seed of an nkey, or a JWT with such a seed.
-async fn with_credentials(options: ConnectOptions, path: &Path) -> Result<ConnectOptions, Error> {
-    let failed = |source| Error::Credentials { path: path.to_path_buf(), source };
-    let text = tokio::fs::read_to_string(path).await.map_err(failed)?;
+/// Adds the credentials in the text of a file: the seed of an nkey, or a JWT with such a seed.
+fn with_credentials(options: ConnectOptions, path: &Path, text: &str) -> Result<ConnectOptions, Error> {
     if text.contains("NATS USER JWT") {
-        return options.credentials(&text).map_err(failed);
+        let failed = |source| Error::Credentials { path: path.to_path_buf(), source };
+        return options.credentials(text).map_err(failed);
     }
     let is_seed = |line: &&str| line.starts_with("SU") && line.chars().all(|c| c.is_ascii_alphanumeric());
     match text.lines().map(str::trim).find(is_seed) {
         Some(seed) if nkeys::KeyPair::from_seed(seed).is_ok() => Ok(options.nkey(seed.to_owned())),
         _ => Err(Error::NoCredentials { path: path.to_path_buf() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_and_authorities_that_are_pipes_are_refused_without_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for address in [
+            ServerAddress { credentials: Some(pipe.clone()), ..ServerAddress::default() },
+            ServerAddress { authorities: Some(pipe.clone()), ..ServerAddress::default() },
+        ] {
+            let opened = runtime.block_on(Connection::open(&address, "test", Role::Worker));
+            let refused = opened.err().unwrap().to_string();
+            assert!(refused.contains("it is not a file"), "{refused}");
+        }
     }
 }

@@ -22,6 +22,9 @@ pub enum Error {
     /// A credentials file can't be read.
     #[error("cannot read the NATS credentials {}: {source}", path.display())]
     Credentials { path: PathBuf, source: std::io::Error },
+    /// A file of authorities can't be read.
+    #[error("cannot read the authorities of the NATS server, {}: {source}", path.display())]
+    Authorities { path: PathBuf, source: std::io::Error },
     /// A credentials file has something else.
     #[error("{} has no NATS credentials: it needs an nkey of a user, which begins with `SU`, or a `.creds` file", path.display())]
     NoCredentials { path: PathBuf },

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
-use pl_types::{AnswerQuestions, PartHasher, Passage, Question};
+use pl_types::{AnswerQuestions, PartHasher, Passage, Question, redact_address};
 pub use pl_wasm::{HttpFailure, HttpRecorder, HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ pub enum Event {
     Question { question: Question, answer: PolicyAnswer },
     /// A request over HTTP.
     Http {
-        /// Method and address.
+        /// Method and address, without its secrets. The hash covers them.
         request: String,
         /// BLAKE3 of the whole request, in hexadecimal. `None` if the call ended before the request was
         /// complete.
@@ -406,7 +406,7 @@ impl HttpRecorder for CallLog {
             .answers
             .as_mut()
             .map(|answers| answers.http.pop_front().flatten().unwrap_or(Err(HttpFailure::Unrecorded)));
-        let request = format!("{method} {uri}");
+        let request = redact_address(&format!("{method} {uri}"));
         state.events.push(PendingEvent::Http(Exchange {
             number,
             request,

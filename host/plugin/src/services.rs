@@ -27,6 +27,9 @@ const LOG_LINE_FUEL: u64 = 100_000;
 /// loop, little enough for [`MAX_JOBS`] jobs under the default fuel.
 const JOB_FUEL: u64 = 3_000_000;
 
+/// Fuel for a file of a job in addition to its bytes: the host makes a few allocations for it.
+const FILE_FUEL: u64 = 1_000;
+
 /// Limit of the passages that one call retrieves.
 const MAX_PASSAGES: u32 = 100;
 
@@ -220,7 +223,7 @@ impl sandbox::Host for Guest<Context> {
             return Err(HostError(message).into());
         }
         let count = jobs.len();
-        self.charge(JOB_FUEL * count as u64 + jobs.iter().map(job_bytes).sum::<u64>());
+        self.charge(jobs.iter().map(job_fuel).sum());
         let jobs = jobs.into_iter().map(to_job).collect();
         // Jobs have their own time limit, and may have to wait for those of other episodes.
         let _exemption = self.exempt_wait();
@@ -258,7 +261,7 @@ impl retrieval::Host for Guest<Context> {
                 format!("the plugin sent a query of {} bytes; the limit is {MAX_QUERY}", query.len());
             return Err(HostError(message).into());
         }
-        self.charge(QUERY_FUEL);
+        self.charge(QUERY_FUEL + corpus.as_ref().map_or(0, String::len) as u64);
         // Servers have their own time limit.
         let _exemption = self.exempt_wait();
         let call_log = self.data.call_log.clone();
@@ -336,9 +339,10 @@ fn to_contract_passage(passage: pl_types::Passage) -> retrieval::Passage {
     retrieval::Passage { id, text, score }
 }
 
-fn job_bytes(job: &sandbox::Job) -> u64 {
+fn job_fuel(job: &sandbox::Job) -> u64 {
     let files: usize = job.files.iter().map(|file| file.path.len() + file.bytes.len()).sum();
-    (job.language.len() + job.source.len() + job.stdin.len() + files) as u64
+    let bytes = (job.language.len() + job.source.len() + job.stdin.len() + files) as u64;
+    JOB_FUEL + FILE_FUEL * job.files.len() as u64 + bytes
 }
 
 fn to_job(job: sandbox::Job) -> Job {
@@ -374,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_bytes_of_a_job_are_paid_for() {
+    fn all_files_and_bytes_of_a_job_are_paid_for() {
         let file = sandbox::File { path: "data.csv".to_owned(), bytes: vec![0; 1000] };
         let job = sandbox::Job {
             language: "python".to_owned(),
@@ -382,7 +386,7 @@ mod tests {
             stdin: "x".repeat(10_000),
             files: vec![file],
         };
-        assert_eq!(job_bytes(&job), 6 + 100 + 10_000 + 8 + 1000);
+        assert_eq!(job_fuel(&job), JOB_FUEL + FILE_FUEL + 6 + 100 + 10_000 + 8 + 1000);
     }
 
     #[test]

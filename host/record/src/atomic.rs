@@ -1,8 +1,9 @@
 //! Durable changes: files are written aside, synced and renamed; folders are synced after each change of
 //! their entries.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::error::Error;
@@ -10,15 +11,22 @@ use crate::error::Error;
 /// Suffix of temporary files. Their names are `.NAME.RANDOM.partial`.
 const PARTIAL: &str = ".partial";
 
-/// Writes `bytes` to `path` atomically: a reader, also after a crash, sees the old file or the new one.
+/// Writes `bytes` to `path` atomically: a reader, also after a crash, sees the old file or the new one. A new file has the
+/// permissions that the user's mask leaves, as those of all other writers have; one that is replaced keeps its own.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let folder = parent(path);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let older = path.metadata().ok().map(|older| older.permissions());
     let mut file = tempfile::Builder::new()
         .prefix(&format!(".{name}."))
         .suffix(PARTIAL)
+        .permissions(older.clone().unwrap_or(Permissions::from_mode(0o666)))
         .tempfile_in(folder)
         .map_err(Error::io("write a temporary file next to", path))?;
+    if let Some(older) = older {
+        // The mask does not apply to permissions that the user has set.
+        file.as_file().set_permissions(older).map_err(Error::io("set the permissions of", path))?;
+    }
     file.write_all(bytes).map_err(Error::io("write", path))?;
     file.as_file().sync_all().map_err(Error::io("sync", path))?;
     file.persist(path).map_err(|e| Error::io("rename to", path)(e.error))?;
@@ -65,6 +73,21 @@ mod tests {
         write_atomically(&path, b"two").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"two");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_new_file_is_as_open_as_others_and_a_replaced_one_as_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("a"), folder.path().join("other"));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        fs::write(&other, b"by the mask").unwrap();
+        write_atomically(&path, b"one").unwrap();
+        assert_eq!(mode(&path), mode(&other));
+        for own in [0o600, 0o666] {
+            fs::set_permissions(&path, Permissions::from_mode(own)).unwrap();
+            write_atomically(&path, b"two").unwrap();
+            assert_eq!(mode(&path), own);
+        }
     }
 
     #[test]

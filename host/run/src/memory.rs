@@ -23,13 +23,14 @@ use tch::Device;
 use crate::dtype::model_dtype;
 use crate::error::Error;
 use crate::kv_cache::kv_cache;
+use crate::sandbox::most_memory;
 
 pub use machine::MachineMemory;
 pub(crate) use machine::ProcessMemory;
 
 /// Bytes of the process without its models: the code of libtorch and of plugins, tokenizers, buffers of
 /// generation. Measured: 230 MiB, and 330 MiB with the embedded Python at work. The memory of sandboxed
-/// programs is not included.
+/// programs is counted apart.
 const PROGRAM: u64 = 384 << 20;
 
 /// Bytes that CUDA takes on a GPU before anything is computed: its context with the code of libtorch's kernels (512 MiB),
@@ -48,6 +49,8 @@ const ALLOCATOR_CPU: u64 = 4;
 pub struct MemoryEstimate {
     device: Device,
     parts: Vec<(&'static str, u64)>,
+    /// Most memory of sandboxed programs, which few come close to. 0 on a GPU.
+    sandbox: u64,
     /// `None` on a GPU, and if the system does not report its memory.
     machine: Option<MachineMemory>,
     /// Memory of the GPU. `None` on a CPU, and if there is no such GPU.
@@ -92,7 +95,7 @@ impl MemoryEstimate {
             ("weight transfer", sum.publishing),
             ("weights of stale rollouts", staleness * sum.versions),
         ];
-        let (mut machine, mut gpu) = (None, None);
+        let (mut machine, mut gpu, mut sandbox) = (None, None, 0);
         match device {
             Device::Cuda(ordinal) => {
                 parts.push(("CUDA and its workspaces", CUDA));
@@ -106,9 +109,10 @@ impl MemoryEstimate {
                 parts.push(("program and plugins", PROGRAM));
                 parts.push(("allocator's reserve", sum.transient() / ALLOCATOR_CPU));
                 machine = MachineMemory::read();
+                sandbox = most_memory(&workflow.sandbox, folder);
             }
         }
-        Ok(MemoryEstimate { device, parts, machine, gpu })
+        Ok(MemoryEstimate { device, parts, sandbox, machine, gpu })
     }
 
     /// Returns the parts of the estimate, in bytes.
@@ -119,6 +123,12 @@ impl MemoryEstimate {
     /// Returns the sum of all parts, in bytes.
     pub fn total(&self) -> u64 {
         self.parts.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Returns the memory in bytes that sandboxed programs may take at most, besides the parts. It is 0 on a GPU, and if they
+    /// run on other machines.
+    pub fn sandbox(&self) -> u64 {
+        self.sandbox
     }
 
     /// Returns the memory of the machine. Returns `None` on a GPU, and if the system does not report its
@@ -155,10 +165,15 @@ impl fmt::Display for MemoryEstimate {
         }
         write!(f, "  {:<9} {:<24} {:>9}", "", "in all, about", Bytes(self.total()).to_string())?;
         match (self.machine, self.gpu) {
-            (Some(MachineMemory { free, .. }), _) => writeln!(f, " of {} free", Bytes(free)),
-            (None, Some(total)) => writeln!(f, " of the {} of {:?}", Bytes(total), self.device),
-            (None, None) => writeln!(f, " on {:?}", self.device),
+            (Some(MachineMemory { free, .. }), _) => writeln!(f, " of {} free", Bytes(free))?,
+            (None, Some(total)) => writeln!(f, " of the {} of {:?}", Bytes(total), self.device)?,
+            (None, None) => writeln!(f, " on {:?}", self.device)?,
         }
+        if self.sandbox > 0 {
+            let most = Bytes(self.sandbox).to_string();
+            writeln!(f, "  {:<9} {:<24} {most:>9} more", "", "sandbox, at most")?;
+        }
+        Ok(())
     }
 }
 

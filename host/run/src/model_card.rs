@@ -9,12 +9,16 @@ use std::path::Path;
 
 use pl_dsl::workflow::{Policy, Workflow};
 use pl_record::{Lock, RunFolder, settings_by_path};
+use pl_types::SourcePath;
 use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::locate::model_on_disk;
 use crate::results::{EvaluationResults, read_evaluations};
 use crate::stored::StoredWorkflow;
+
+/// Largest card of a base model that is read, in bytes. Those of the hub have some kilobytes.
+const LARGEST_CARD: u64 = 4 << 20;
 
 /// Returns the card of each trained policy of a run, after `step`, by the policy's name.
 ///
@@ -190,7 +194,8 @@ fn hub_name(source: &str) -> Option<&str> {
 /// Reads the licence of a model from the metadata of its own card. Returns `None` if it has none.
 fn licence_of(model: &Path) -> Option<String> {
     let folder = if model.is_dir() { model } else { model.parent()? };
-    let card = std::fs::read_to_string(folder.join("README.md")).ok()?;
+    let card = SourcePath::from(folder.join("README.md")).read_at_most(LARGEST_CARD).ok()?;
+    let card = String::from_utf8_lossy(&card);
     let front_matter = card.strip_prefix("---\n")?.split("\n---").next()?;
     let licence = front_matter.lines().find_map(|line| line.strip_prefix("license:"))?.trim();
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
@@ -217,6 +222,19 @@ mod tests {
         assert_eq!(licence_of(folder.path()).as_deref(), Some("apache-2.0"));
         // Text of somebody else stays out of the metadata, unless it is a name.
         std::fs::write(&card, "---\nlicense: a\ttags: [x]\n---\n").unwrap();
+        assert_eq!(licence_of(folder.path()), None);
+    }
+
+    #[test]
+    fn a_bases_card_that_is_huge_or_a_pipe_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let card = folder.path().join("README.md");
+        std::fs::write(&card, "---\nlicense: mit\n---\n").unwrap();
+        assert_eq!(licence_of(folder.path()).as_deref(), Some("mit"));
+        std::fs::File::options().write(true).open(&card).unwrap().set_len(LARGEST_CARD + 1).unwrap();
+        assert_eq!(licence_of(folder.path()), None);
+        std::fs::remove_file(&card).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&card).status().unwrap().success());
         assert_eq!(licence_of(folder.path()), None);
     }
 

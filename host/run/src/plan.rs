@@ -311,7 +311,8 @@ impl RunPlan {
             Ok(memory) => {
                 let part = |(part, bytes): &(&str, u64)| json!({ "part": part, "bytes": bytes });
                 let parts: Vec<Value> = memory.parts().iter().map(part).collect();
-                plan["memory"] = json!({ "parts": parts, "total": memory.total() });
+                let (total, sandbox) = (memory.total(), memory.sandbox());
+                plan["memory"] = json!({ "parts": parts, "total": total, "sandbox_at_most": sandbox });
             }
             Err(why) => {
                 plan["memory"] = Value::Null;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use pl_dsl::workflow::{Docker, Sandbox as SandboxBlock};
 use pl_sandbox::{
-    DEFAULT_IMAGE, DockerSettings, DockerWorkers, Ending, Job, ProcessSettings, ProcessWorkers,
-    PythonWorkers, Sandbox, SandboxLimits, Verdict, WorkerProgram, default_endpoint,
+    DEFAULT_IMAGE, DockerSettings, DockerWorkers, EMBEDDED_OVERHEAD, Ending, Job, PROCESS_OVERHEAD,
+    ProcessSettings, ProcessWorkers, PythonWorkers, Sandbox, SandboxLimits, Verdict, WorkerProgram,
+    default_endpoint,
 };
 use pl_wasm::{Engine, EngineConfig};
 use tokio::sync::OnceCell;
@@ -156,6 +157,21 @@ pub fn docker_settings(block: &SandboxBlock, docker: &Docker, folder: &Path) -> 
         jobs_per_worker: docker.jobs_per_worker,
         run: docker.run.clone(),
     }
+}
+
+/// Returns the memory in bytes that the workers of a workflow take on this machine if all have a job that takes what it may.
+pub(crate) fn most_memory(block: &SandboxBlock, folder: &Path) -> u64 {
+    let of_worker = match (&block.docker, block.processes) {
+        (Some(docker), _) => {
+            let settings = docker_settings(block, docker, folder);
+            // The others may be on other machines.
+            let is_here = settings.endpoints.iter().any(|endpoint| endpoint.starts_with("unix:"));
+            if is_here { settings.container_memory() } else { 0 }
+        }
+        (None, Some(_)) => block.memory.saturating_add(PROCESS_OVERHEAD),
+        (None, None) => block.memory.saturating_add(EMBEDDED_OVERHEAD),
+    };
+    of_worker.saturating_mul(u64::from(block.workers))
 }
 
 fn limits(block: &SandboxBlock) -> SandboxLimits {

@@ -24,7 +24,8 @@ pub use error::Error;
 pub use job::{Ending, File, Job, Usage, Verdict};
 pub use limits::SandboxLimits;
 pub use process::{
-    ConfineError, ProcessError, ProcessSettings, ProcessWorkers, WorkerProgram, confine, serve_jobs,
+    ConfineError, PROCESS_OVERHEAD, ProcessError, ProcessSettings, ProcessWorkers, WorkerProgram, confine,
+    serve_jobs,
 };
-pub use python::PythonWorkers;
+pub use python::{EMBEDDED_OVERHEAD, PythonWorkers};
 pub use sandbox::Sandbox;

@@ -7,7 +7,7 @@ mod protocol;
 mod worker;
 mod worker_process;
 
-pub use confine::{ConfineError, confine};
+pub use confine::{ConfineError, PROCESS_OVERHEAD, confine};
 pub use pool::{ProcessSettings, ProcessWorkers};
 pub use worker::serve_jobs;
 pub use worker_process::{ProcessError, WorkerProgram};

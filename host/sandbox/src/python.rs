@@ -21,6 +21,10 @@ use crate::sandbox::Sandbox;
 /// Factor between a job's wall-clock limit and `timeout`, for machines that are slow or overloaded.
 pub(crate) const WALL_CLOCK_FACTOR: u32 = 5;
 
+/// Memory that this process may hold for a job in addition to the job's own, in bytes: buffers of one call, and what the
+/// allocator has not returned.
+pub const EMBEDDED_OVERHEAD: u64 = 64 << 20;
+
 /// Python workers in WebAssembly.
 #[derive(Clone)]
 pub struct PythonWorkers {

@@ -1,6 +1,7 @@
 //! Data types that the crates exchange. No libtorch and no WebAssembly: a crate that only passes these types
 //! on compiles without either.
 //!
+//! - [`redaction`]: addresses without their secrets, for recordings and messages.
 //! - [`request`]: generation requests and completions, and the trait between rollouts and engines.
 //! - [`sampling`]: the parameters of the distribution that tokens are drawn from.
 //! - [`control`]: pauses of an engine, and new weights of whole models.
@@ -26,6 +27,7 @@ pub mod grammar;
 pub mod hash;
 pub mod item;
 pub mod question;
+pub mod redaction;
 pub mod request;
 pub mod request_origin;
 pub mod retrieval;
@@ -45,6 +47,7 @@ pub use grammar::Grammar;
 pub use hash::PartHasher;
 pub use item::{Fact, FactKind, Item, ItemKind};
 pub use question::{AnswerQuestions, Question, QuestionError, QuestionMessage, QuestionRole};
+pub use redaction::redact_address;
 pub use request::{Chunk, Completion, Finish, Generate, GenerateError, Request};
 pub use request_origin::RequestOrigin;
 pub use retrieval::{Passage, Retrieve, RetrieveError};

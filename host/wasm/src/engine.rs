@@ -12,7 +12,10 @@ use crate::cache::{self, Cache};
 use crate::component::{Component, check_header};
 use crate::functions::Functions;
 use crate::guest::{Guest, Store};
-use crate::{Error, Limits, compile_limits, limits, wasi_clock, wasi_filesystem, wasi_poll, wasi_random};
+use crate::{
+    Error, Limits, compile_limits, limits, wasi_clock, wasi_filesystem, wasi_name_lookup, wasi_poll,
+    wasi_random,
+};
 
 /// Address space of one linear memory: all of 32 bits, so that compiled code needs no bounds checks.
 const RESERVATION: u64 = 4 << 30;
@@ -297,6 +300,7 @@ impl Engine {
         wasi_random::link(&mut linker).map_err(fail)?;
         wasi_poll::link(&mut linker).map_err(fail)?;
         wasi_filesystem::link(&mut linker).map_err(fail)?;
+        wasi_name_lookup::link(&mut linker).map_err(fail)?;
         Ok(linker)
     }
 

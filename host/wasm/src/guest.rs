@@ -32,7 +32,7 @@ const MAX_RESOURCES: usize = 16_384;
 const MAX_RESOURCES_WITH_HTTP: usize = 512;
 
 /// Maximum size of the headers of a request or response, in bytes of the host's memory.
-const MAX_HEADERS: usize = 32 << 10;
+pub(crate) const MAX_HEADERS: usize = 32 << 10;
 
 /// A store of a guest.
 pub type Store<T> = wasmtime::Store<Guest<T>>;

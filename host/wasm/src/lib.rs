@@ -44,6 +44,7 @@ mod stream_work;
 mod wait_limit;
 mod wasi_clock;
 mod wasi_filesystem;
+mod wasi_name_lookup;
 mod wasi_poll;
 mod wasi_random;
 

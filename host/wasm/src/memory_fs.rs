@@ -386,8 +386,8 @@ impl File {
         lock(&self.content).read(offset, length)
     }
 
-    /// Writes at `offset`. A gap after the end reads as zeros. Returns the number of bytes before the data that had to be made
-    /// zeros.
+    /// Writes at `offset`. A gap after the end reads as zeros. Returns the number of other bytes that had to be written:
+    /// zeros before the data, and those of pages that moved.
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<u64, FsError> {
         let shared = &self.inode.shared;
         shared.writable()?;
@@ -407,14 +407,14 @@ impl File {
         lock(&self.content).size()
     }
 
-    /// Sets the size. What is added reads as zeros and takes no memory until it is written.
-    pub(crate) fn resize(&self, size: u64) -> Result<(), FsError> {
+    /// Sets the size. What is added reads as zeros and takes no memory until it is written. Returns the number of bytes
+    /// that moved.
+    pub(crate) fn resize(&self, size: u64) -> Result<u64, FsError> {
         self.inode.shared.writable()?;
         if size > MAX_SIZE {
             return Err(FsError::NoSpace);
         }
-        lock(&self.content).resize(size);
-        Ok(())
+        Ok(lock(&self.content).resize(size))
     }
 }
 

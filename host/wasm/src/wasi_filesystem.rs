@@ -50,6 +50,10 @@ const HANDLE_BYTES: u64 = 512;
 /// long as one that only computes (`host/sandbox/tests/it/hoarding.rs` measures both).
 const CALL_FUEL: u64 = 8_000;
 
+/// Fuel of a call that only looks at an open handle or drops it, beyond that of every host call. The creation of what a
+/// dropped handle frees has paid for that too.
+const HANDLE_FUEL: u64 = 500;
+
 /// Fuel of a read or write of an open file, not counting its bytes.
 const TRANSFER_FUEL: u64 = 2_000;
 
@@ -111,6 +115,7 @@ impl From<Exhausted> for ErrorCode {
 
 impl<T: Send + 'static> preopens::Host for Guest<T> {
     fn get_directories(&mut self) -> Result<Vec<(Resource<Descriptor>, String)>> {
+        self.charge(CALL_FUEL);
         let Some(root) = self.files().cloned() else { return Ok(Vec::new()) };
         let mut flags = DescriptorFlags::READ;
         if !root.is_frozen() {
@@ -124,6 +129,7 @@ impl<T: Send + 'static> preopens::Host for Guest<T> {
 
 impl<T: Send + 'static> types::Host for Guest<T> {
     fn filesystem_error_code(&mut self, _: Resource<IoError>) -> Result<Option<ErrorCode>> {
+        self.charge(HANDLE_FUEL);
         Ok(None)
     }
 }
@@ -140,6 +146,7 @@ impl<T: Send + 'static> types::HostDirectoryEntryStream for Guest<T> {
     }
 
     fn drop(&mut self, this: Resource<Listing>) -> Result<()> {
+        self.charge(HANDLE_FUEL);
         self.table().delete(this)?;
         Ok(())
     }
@@ -194,44 +201,54 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
     }
 
     fn set_size(&mut self, this: Resource<Descriptor>, size: u64) -> MethodResult<()> {
-        self.charge(CALL_FUEL);
-        Ok(writable(self.table().get(&this)?).and_then(|file| Ok(file.resize(size)?)))
+        let moved = writable(self.table().get(&this)?).and_then(|file| Ok(file.resize(size)?));
+        self.charge(CALL_FUEL + moved.as_ref().copied().unwrap_or(0));
+        Ok(moved.map(drop))
     }
 
     fn advise(&mut self, _: Resource<Descriptor>, _: u64, _: u64, _: Advice) -> MethodResult<()> {
+        self.charge(HANDLE_FUEL);
         Ok(Ok(()))
     }
 
     fn sync_data(&mut self, _: Resource<Descriptor>) -> MethodResult<()> {
+        self.charge(HANDLE_FUEL);
         Ok(Ok(()))
     }
 
     fn sync(&mut self, _: Resource<Descriptor>) -> MethodResult<()> {
+        self.charge(HANDLE_FUEL);
         Ok(Ok(()))
     }
 
     fn get_flags(&mut self, this: Resource<Descriptor>) -> MethodResult<DescriptorFlags> {
+        self.charge(HANDLE_FUEL);
         Ok(Ok(self.table().get(&this)?.flags))
     }
 
     fn get_type(&mut self, this: Resource<Descriptor>) -> MethodResult<DescriptorType> {
+        self.charge(HANDLE_FUEL);
         Ok(Ok(node_type(&self.table().get(&this)?.node)))
     }
 
     fn set_times(&mut self, _: Resource<Descriptor>, _: NewTimestamp, _: NewTimestamp) -> MethodResult<()> {
+        self.charge(HANDLE_FUEL);
         Ok(Ok(()))
     }
 
     fn stat(&mut self, this: Resource<Descriptor>) -> MethodResult<DescriptorStat> {
+        self.charge(HANDLE_FUEL);
         Ok(Ok(stat(&self.table().get(&this)?.node)))
     }
 
     fn is_same_object(&mut self, this: Resource<Descriptor>, other: Resource<Descriptor>) -> Result<bool> {
+        self.charge(HANDLE_FUEL);
         let table = self.table();
         Ok(table.get(&this)?.node.id() == table.get(&other)?.node.id())
     }
 
     fn metadata_hash(&mut self, this: Resource<Descriptor>) -> MethodResult<MetadataHashValue> {
+        self.charge(HANDLE_FUEL);
         Ok(Ok(metadata_hash(&self.table().get(&this)?.node)))
     }
 
@@ -312,7 +329,8 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
             Ok(Node::Folder(_)) => target.node_count(),
             _ => 0,
         };
-        self.charge(path_fuel(&to) + VISIT_FUEL * visited);
+        // The old path is followed three times: here, for the node, and for the folder that it leaves.
+        self.charge(path_fuel(&to) + 2 * path_fuel(&from) + VISIT_FUEL * visited);
         on_node(self, &this, &from, |node| node.rename(&from, &target, &to))
     }
 
@@ -320,14 +338,16 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
         &mut self,
         _: Resource<Descriptor>,
         _: PathFlags,
-        _: String,
+        from: String,
         _: Resource<Descriptor>,
-        _: String,
+        to: String,
     ) -> MethodResult<()> {
+        self.charge(refused_link_fuel(&from, &to));
         Ok(Err(ErrorCode::Unsupported))
     }
 
-    fn symlink_at(&mut self, _: Resource<Descriptor>, _: String, _: String) -> MethodResult<()> {
+    fn symlink_at(&mut self, _: Resource<Descriptor>, from: String, to: String) -> MethodResult<()> {
+        self.charge(refused_link_fuel(&from, &to));
         Ok(Err(ErrorCode::Unsupported))
     }
 
@@ -337,6 +357,7 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
     }
 
     fn drop(&mut self, this: Resource<Descriptor>) -> Result<()> {
+        self.charge(HANDLE_FUEL);
         self.table().delete(this)?;
         Ok(())
     }
@@ -348,11 +369,16 @@ fn path_fuel(path: &str) -> u64 {
     path.len() as u64 + PATH_FUEL * path.len().min(PATH_MAX) as u64
 }
 
-/// Fuel for writing these bytes to an open file, after the number of zeros that the write returned. One that failed may have
-/// zeroed a page.
-fn write_fuel<E>(data: &[u8], zeroed: &Result<u64, E>) -> u64 {
-    let zeroed = zeroed.as_ref().copied().unwrap_or(PAGE as u64);
-    TRANSFER_FUEL + WRITTEN_BYTE_FUEL * data.len() as u64 + zeroed
+/// Fuel for a link, which is refused: its paths were copied.
+fn refused_link_fuel(from: &str, to: &str) -> u64 {
+    HANDLE_FUEL + (from.len() + to.len()) as u64
+}
+
+/// Fuel for writing these bytes to an open file, after the number of other bytes that the write returned. One that failed
+/// may have filled a page.
+fn write_fuel<E>(data: &[u8], others: &Result<u64, E>) -> u64 {
+    let others = others.as_ref().copied().unwrap_or(PAGE as u64);
+    TRANSFER_FUEL + WRITTEN_BYTE_FUEL * data.len() as u64 + others
 }
 
 /// Stores a new handle, which counts against the guest's memory.
@@ -508,3 +534,6 @@ impl OutputStream for Writer {
 impl Pollable for Writer {
     async fn ready(&mut self) {}
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,9 @@ use crate::guest::Guest;
 /// Maximum number of bytes that a guest may draw at once: more than any use needs, less than would do harm.
 const MAX_BYTES: u64 = 1 << 20;
 
+/// Fuel per random byte: it is computed, and then copied to the guest.
+const BYTE_FUEL: u64 = 4;
+
 /// Seed of hash tables; the value is arbitrary.
 const INSECURE_SEED: (u64, u64) = (0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03);
 
@@ -28,7 +31,7 @@ pub(crate) fn link<T: Send + 'static>(linker: &mut Linker<Guest<T>>) -> wasmtime
             }
             let mut bytes = vec![0_u8; length as usize];
             let guest = store.data_mut();
-            guest.charge(length);
+            guest.charge(BYTE_FUEL * length);
             guest.random.generator(&guest.data).fill_bytes(&mut bytes);
             Ok((bytes,))
         })?;

@@ -209,6 +209,63 @@ fn objects_of_a_program_decide_nothing_and_learn_nothing() {
     assert!(count >= 6, "{count} cheats");
 }
 
+/// A judge without a defence against the program: it shares the program's process, whose last line is the result.
+const JUDGE_BESIDE_PROGRAM: &str = r#"
+import ast
+import json
+import sys
+
+job = json.loads(sys.stdin.readline())
+names = {}
+exec(job["program"], names)
+tests = ast.parse(job["test"])
+check = tests.body.pop()
+exec(compile(tests, "tests", "exec"), names)
+names["candidate"] = names[job["entry_point"]]
+held = 0
+for statement in check.body:
+    try:
+        exec(compile(ast.Module([statement], []), "tests", "exec"), names)
+        held += 1
+    except Exception:
+        pass
+print(json.dumps({"total": len(check.body), "held": held}))
+"#;
+
+/// Returns the number of tests that held and that of all, as [`JUDGE_BESIDE_PROGRAM`] reports them.
+fn judged_beside(record: &Value, program: &str) -> (u64, u64) {
+    let stdin = json!({ "program": program, "test": record["test"], "entry_point": record["entry_point"] });
+    let verdict = execute(&Job {
+        language: "python".to_owned(),
+        source: JUDGE_BESIDE_PROGRAM.to_owned(),
+        stdin: stdin.to_string(),
+        files: Vec::new(),
+    });
+    let report = verdict.stdout.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
+    report.and_then(|report| report["held"].as_u64().zip(report["total"].as_u64())).unwrap_or_default()
+}
+
+/// The control of the two tests of cheats: these get a reward from a judge that shares their process.
+#[test]
+fn cheats_pay_where_the_judge_shares_their_process() {
+    let cheat = |name: &str| {
+        let path = format!("{}/tests/cheats/{name}.py", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).unwrap()
+    };
+    // That judge does tell a solution from other programs.
+    let solution = "def mix(x):\n    return (x * 7919 + 104729) % 65537";
+    assert_eq!(judged_beside(&mix(), solution), (5, 5));
+    assert_eq!(judged_beside(&mix(), "def mix(x):\n    return -1"), (0, 5));
+    for name in ["always_equal", "equal_number", "frames", "patched_json", "printed_verdict"] {
+        let (held, total) = judged_beside(&mix(), &cheat(name));
+        assert!(total > 0 && held >= total, "{name}: {held} of {total}");
+    }
+    for name in ["objects/class_for_function", "objects/contains", "objects/differs"] {
+        let (held, total) = judged_beside(&index(), &cheat(name));
+        assert!(held > 0, "{name}: {held} of {total}");
+    }
+}
+
 #[test]
 fn expected_values_never_meet_the_program() {
     let program = "def mix(x):\n    return x  # the program";

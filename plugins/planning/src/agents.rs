@@ -79,7 +79,7 @@ impl Agent for Planner {
     type Action = Action;
 
     fn prompt(settings: &Settings, view: &View, _turn: &Turn) -> Result<Option<Request>> {
-        let texts = view.game.texts();
+        let texts = view.game.texts(view.form);
         let mut state = view.state.clone();
         state.push_str(&last_plan(view));
         if let Some(program) = &view.program {
@@ -96,8 +96,7 @@ impl Agent for Planner {
                 }
             });
         }
-        let instruction = format!("You may reason first. Then write #### and the plan: {}.", texts.plan);
-        settings.request(texts, &instruction, state, |plan| format!("{}#### {plan}", texts.lead)).map(Some)
+        settings.request(texts, &texts.to_move(), state, |plan| texts.moves(plan)).map(Some)
     }
 
     fn parse(_settings: &Settings, view: &View, completion: &Completion) -> Result<Action> {
@@ -119,7 +118,7 @@ impl Agent for Tool {
     type Action = Action;
 
     fn prompt(settings: &Settings, view: &View, _turn: &Turn) -> Result<Option<Request>> {
-        let texts = view.game.texts();
+        let texts = view.game.texts(view.form);
         let mut state = view.state.clone();
         state.push_str(&last_plan(view));
         if let Some(program) = &view.program {
@@ -131,13 +130,7 @@ impl Agent for Tool {
                 }
             });
         }
-        let instruction = format!(
-            "Write a Python program in a ```python block. It finds a plan and prints it in the form **Actions List**: \
-             and then {}.",
-            texts.plan
-        );
-        let program = |plan: &str| format!("```python\nprint(\"**Actions List**:\", {plan})\n```");
-        settings.request(texts, &instruction, state, program).map(Some)
+        settings.request(texts, &texts.to_program(), state, |plan| texts.program(plan)).map(Some)
     }
 
     fn parse(_settings: &Settings, _view: &View, completion: &Completion) -> Result<Action> {
@@ -206,13 +199,14 @@ mod tests {
 
     use super::*;
     use crate::environment::PlayedPlan;
-    use crate::game::GameKind;
+    use crate::game::{GameKind, StateForm};
 
     const KINDS: [GameKind; 5] =
         [GameKind::PlanPath, GameKind::Sokoban, GameKind::Sudoku, GameKind::Queens, GameKind::Blocksworld];
 
     fn view(game: GameKind) -> View {
-        View { game, state: "(the state)".to_owned(), round: 0, program: None, plan: None }
+        let form = StateForm::Board;
+        View { game, state: "(the state)".to_owned(), form, round: 0, program: None, plan: None }
     }
 
     fn later_view() -> View {
@@ -305,6 +299,29 @@ mod tests {
         let turn = Turn { agent: "a".to_owned(), visit: 0 };
         let error = Tool::prompt(&many, &view(GameKind::Sudoku), &turn).unwrap_err();
         assert_eq!(error.message, "examples = 3, but there are 2 of them");
+    }
+
+    #[test]
+    fn one_move_is_asked_for_where_the_state_is_in_words() {
+        let view = View {
+            form: StateForm::Words,
+            state: "Free ways: up. The goal: 1 up.".to_owned(),
+            ..view(GameKind::PlanPath)
+        };
+        let settings = Settings { examples: 1, ..Settings::default() };
+        assert_eq!(
+            prompt::<Planner>(&settings, &view),
+            "[Role::System]\nWalk to the goal, one step at a time. Answer with one word: up, down, left or right.\n\
+             [Role::User]\nFree ways: down, right. The goal: 2 right.\n[Role::Assistant]\nright\n\
+             [Role::User]\nFree ways: up. The goal: 1 up.\n"
+        );
+        assert_eq!(
+            prompt::<Tool>(&settings, &view),
+            "[Role::System]\nWalk to the goal, one step at a time. Write a Python program in a ```python block. It finds the next \
+             move and prints one word: up, down, left or right.\n\
+             [Role::User]\nFree ways: down, right. The goal: 2 right.\n[Role::Assistant]\n```python\nprint(\"right\")\n```\n\
+             [Role::User]\nFree ways: up. The goal: 1 up.\n"
+        );
     }
 
     fn completion(text: &str) -> Completion {

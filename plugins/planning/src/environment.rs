@@ -7,7 +7,7 @@ use pl_sdk::prelude::*;
 use pl_sdk::sandbox::Job;
 use serde_json::json;
 
-use crate::game::{Game, GameKind};
+use crate::game::{Game, GameKind, StateForm};
 use crate::program::{self, ProgramRun};
 use crate::rules::{Play, Rules, reference};
 use crate::{tasks, text};
@@ -51,6 +51,9 @@ pub struct Settings {
     pub seed: u64,
     /// Rules of moves, rewards and success: `sound`, or `reference` to compare with published numbers.
     pub rules: Rules,
+    /// Form of the state that agents see: `board`, or `words` for small models that make one move at a time. Only
+    /// `plan_path` has words: the free directions, and how far the goal lies in each.
+    pub state: StateForm,
 }
 
 /// View of every agent.
@@ -60,6 +63,9 @@ pub struct View {
     pub game: GameKind,
     /// The current state, as text.
     pub state: String,
+    /// Form of the state.
+    #[serde(default)]
+    pub form: StateForm,
     /// Number of steps so far.
     pub round: u32,
     /// The newest program, its output and the plan that it printed.
@@ -124,9 +130,10 @@ impl<G: Game> Environment for Puzzle<G> {
     type Facts = Facts;
     type Evidence = Evidence;
 
-    fn start(_settings: &Settings, task: &Task, _seed: u64) -> Result<Self> {
+    fn start(settings: &Settings, task: &Task, _seed: u64) -> Result<Self> {
         let game = G::start(task.read()?)
             .map_err(|error| Error { message: format!("task {}: {}", task.id, error.message), ..error })?;
+        show(&game, settings.state)?;
         Ok(Self {
             play: Play::new(game),
             round: 0,
@@ -138,10 +145,11 @@ impl<G: Game> Environment for Puzzle<G> {
         })
     }
 
-    fn view(&self, _settings: &Settings, _agent: &str) -> Result<View> {
+    fn view(&self, settings: &Settings, _agent: &str) -> Result<View> {
         Ok(View {
             game: G::KIND,
-            state: self.play.game.show(),
+            state: show(&self.play.game, settings.state)?,
+            form: settings.state,
             round: self.round,
             program: self.program.clone(),
             plan: self.plan.clone(),
@@ -201,6 +209,19 @@ impl<G: Game> Environment for Puzzle<G> {
 
     fn tasks(settings: &Settings, request: &TaskRequest) -> Result<Vec<Task>> {
         tasks::tasks::<G>(settings.seed, request)
+    }
+}
+
+/// Returns the state of a game in a form.
+///
+/// # Errors
+/// [`Error::settings`] if the game has no words for its state.
+fn show<G: Game>(game: &G, form: StateForm) -> Result<String> {
+    match form {
+        StateForm::Board => Ok(game.show()),
+        StateForm::Words => game
+            .describe()
+            .ok_or_else(|| Error::settings(format!("{} has no state in words: leave `state` out", G::NAME))),
     }
 }
 
@@ -273,6 +294,7 @@ mod tests {
     use super::*;
     use crate::laws::close;
     use crate::plan_path::PlanPath;
+    use crate::sudoku::Sudoku;
 
     fn start(rules: Rules) -> (Settings, Puzzle<PlanPath>) {
         let task = Task::new("1", &json!({"grid": ["S..", ".#G"]})).unwrap();
@@ -339,6 +361,20 @@ mod tests {
         let (team, own, solves, outcome) = apply(&mut episode, answer(&format!("[{}]", "U,".repeat(100))));
         assert_eq!((outcome.done, outcome.truncated, outcome.facts.steps, solves), (true, true, 24, false));
         assert!(team == -1.0 && close(own, -2.4));
+    }
+
+    #[test]
+    fn a_state_in_words_is_for_games_that_have_them() {
+        let (_, puzzle) = start(Rules::Sound);
+        let settings = Settings { state: StateForm::Words, ..Settings::default() };
+        let view = puzzle.view(&settings, "a").unwrap();
+        assert_eq!(
+            (view.form, view.state.as_str()),
+            (StateForm::Words, "Free ways: down, right. The goal: 1 down and 2 right.")
+        );
+        let task = Task::new("1", &json!({"puzzle": "1.3434.221.3432."})).unwrap();
+        let error = Puzzle::<Sudoku>::start(&settings, &task, 0).unwrap_err();
+        assert_eq!(error.message, "sudoku has no state in words: leave `state` out");
     }
 
     #[test]

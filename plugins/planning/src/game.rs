@@ -82,6 +82,12 @@ pub trait Game: Clone + PartialEq + Debug + Serialize + DeserializeOwned + 'stat
     /// Returns the current state as agents see it.
     fn show(&self) -> String;
 
+    /// Returns the current state in words, for agents that make one move at a time. Returns `None` if the game has no
+    /// such words.
+    fn describe(&self) -> Option<String> {
+        None
+    }
+
     /// Returns a drawing of the current state for people.
     fn draw(&self) -> Svg;
 
@@ -112,6 +118,17 @@ pub struct ReferenceOutcome {
     pub reward: f64,
     /// True if the reference calls the episode finished, and therefore solved.
     pub done: bool,
+}
+
+/// Form of the state that agents see.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StateForm {
+    /// The whole board, for whole plans.
+    #[default]
+    Board,
+    /// What the next move depends on, in words.
+    Words,
 }
 
 /// The games.

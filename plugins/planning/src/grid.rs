@@ -54,6 +54,16 @@ impl Direction {
         }
     }
 
+    /// Returns its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Left => "left",
+            Self::Right => "right",
+        }
+    }
+
     /// Reads the letter of a direction.
     fn from_letter(letter: char) -> Option<Self> {
         match letter {

@@ -105,7 +105,7 @@ pub fn splits_share_no_puzzle_up_to_symmetry<G: Oracle>() {
 /// An episode and its restored copy continue in the same way, by both sets of rules.
 pub fn snapshots_continue<G: Oracle>() {
     for rules in [Rules::Sound, Rules::Reference] {
-        let settings = Settings { seed: 1, rules };
+        let settings = Settings { seed: 1, rules, ..Settings::default() };
         for (index, task) in
             (0..).zip(tasks::<G>(1, &request("train", 0, 6, *G::LEVELS.start() + 2)).unwrap())
         {
@@ -159,7 +159,7 @@ pub fn no_loop_pays<G: Oracle>() {
 /// The programs of an agent earn the worth of the last one, however many there are and whatever is played in between.
 pub fn only_the_last_program_pays<G: Oracle>() {
     testing::set_sandbox(|job| testing::printed(&job.source));
-    let settings = Settings { seed: 1, rules: Rules::Sound };
+    let settings = Settings { seed: 1, ..Settings::default() };
     let mut draw = Draw::new(11);
     for (index, task) in (0..).zip(tasks::<G>(1, &request("train", 0, 12, *G::LEVELS.start() + 1)).unwrap()) {
         let mut episode = Puzzle::<G>::start(&settings, &task, 0).unwrap();
@@ -195,7 +195,7 @@ pub fn only_the_last_program_pays<G: Oracle>() {
 /// every state is drawn.
 pub fn the_oracle_solves_and_states_are_drawn<G: Oracle>() {
     for rules in [Rules::Sound, Rules::Reference] {
-        let settings = Settings { seed: 1, rules };
+        let settings = Settings { seed: 1, rules, ..Settings::default() };
         let mut draw = Draw::new(5);
         for task in tasks::<G>(1, &request("train", 0, 8, *G::LEVELS.start() + 1)).unwrap() {
             let mut episode = Puzzle::<G>::start(&settings, &task, 0).unwrap();

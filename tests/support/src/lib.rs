@@ -9,6 +9,7 @@ pub mod fuzz;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Environment variable with the path of a file to which each skipped test appends a line.
 pub const SKIP_LOG: &str = "PL_HOST_SKIP_LOG";
@@ -126,6 +127,20 @@ pub fn skip_or_fail(requirement: Requirement, reason: &str) {
     // One write, so that tests in several processes never mix their lines. A lost line changes no result.
     let file = std::fs::OpenOptions::new().create(true).append(true).open(log);
     let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+}
+
+/// Returns true if strace can trace programs. Otherwise reports the test as skipped.
+///
+/// # Panics
+/// If it can't and `PL_HOST_NEEDS_STRACE` is `1`.
+#[track_caller]
+pub fn has_strace() -> bool {
+    let found = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
+    if found.is_ok_and(|output| output.status.success()) {
+        return true;
+    }
+    skip_or_fail(Requirement::Strace, "strace is not on the PATH, or may not trace");
+    false
 }
 
 /// Folder of the data sets: `PL_HOST_DATA`, or else `shared/data` next to the checkout.

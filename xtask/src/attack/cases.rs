@@ -57,10 +57,14 @@ pub const CASES: &[Case] = &[
         findings: &["F1"],
         tests: &[
             test("pl-sandbox", "the_host_holds_no_more_than_the_limit"),
+            test("pl-sandbox", "worker_processes_hold_no_more_than_the_limit"),
             test("pl-wasm", "truncated_content_returns_its_memory"),
             test("pl-wasm", "removed_nodes_free_their_place_in_the_limit"),
         ],
-        controls: &[test("pl-sandbox", "attacks_fail_in_docker")],
+        controls: &[
+            test("pl-sandbox", "without_a_limit_the_host_holds_what_is_hoarded"),
+            test("pl-wasm", "pages_that_are_charged_by_their_length_stay_with_the_host"),
+        ],
     },
     Case {
         number: 2,
@@ -69,10 +73,14 @@ pub const CASES: &[Case] = &[
         findings: &["F2"],
         tests: &[
             test("pl-sandbox", "the_host_holds_no_more_than_the_limit"),
+            test("pl-sandbox", "worker_processes_hold_no_more_than_the_limit"),
             test("pl-wasm", "names_and_entries_count"),
             test("pl-wasm", "open_nodes_count_after_their_removal"),
         ],
-        controls: &[test("pl-sandbox", "the_host_holds_no_more_than_the_limit")],
+        controls: &[
+            test("pl-wasm", "names_without_a_charge_fill_the_host"),
+            test("pl-wasm", "without_their_limits_handles_fill_the_host"),
+        ],
     },
     Case {
         number: 3,
@@ -81,14 +89,19 @@ pub const CASES: &[Case] = &[
         findings: &["F20"],
         tests: &[
             test("pl-sandbox", "work_of_the_host_is_paid_for"),
+            test("pl-sandbox", "work_of_worker_processes_is_paid_for"),
             test("pl-wasm", "calls_of_the_host_cost_fuel"),
             test("pl-wasm", "zeros_before_the_data_are_counted_each_time"),
             test("pl-wasm", "every_handle_of_a_poll_costs_fuel"),
             test("pl-wasm", "output_that_is_discarded_costs_as_much_as_other"),
-            test("pl-plugin", "all_bytes_of_a_job_are_paid_for"),
+            test("pl-wasm", "calls_on_open_handles_cost_fuel"),
+            test("pl-wasm", "bytes_that_move_cost_fuel"),
+            test("pl-wasm", "paths_of_links_and_moves_cost_fuel"),
+            test("pl-wasm", "bytes_that_pass_to_and_from_the_host_cost_fuel"),
+            test("pl-plugin", "all_files_and_bytes_of_a_job_are_paid_for"),
             test("pl-wasm", "charges_return_their_bytes"),
         ],
-        controls: &[test("pl-sandbox", "work_of_the_host_is_paid_for")],
+        controls: &[test("pl-wasm", "calls_without_a_price_go_on_beyond_the_fuel")],
     },
     Case {
         number: 4,
@@ -103,7 +116,7 @@ pub const CASES: &[Case] = &[
             test("code", "tests_that_cheat_earn_nothing"),
             test("code", "secrets_never_meet_programs_or_tests"),
         ],
-        controls: &[test("code", "a_right_program_passes_with_any_output")],
+        controls: &[test("code", "cheats_pay_where_the_judge_shares_their_process")],
     },
     Case {
         number: 5,
@@ -157,11 +170,12 @@ pub const CASES: &[Case] = &[
         attack: "a full disk, within any file of a run and of the caches",
         findings: &[],
         tests: &[
+            test("pl-tests", "power::a_disk_full_at_any_kibibyte_ends_a_run_that_continues"),
             test("pl-tests", "kill::a_run_that_can_not_write_says_what_is_left_and_continues"),
             test("pl-wasm", "a_full_disk_costs_the_entry_and_nothing_else"),
             test("pl-model", "a_cache_that_is_full_or_not_a_folder"),
         ],
-        controls: &[test("pl-tests", "kill::a_run_that_can_not_write_says_what_is_left_and_continues")],
+        controls: &[test("pl-tests", "power::a_disk_full_at_any_kibibyte_ends_a_run_that_continues")],
     },
     Case {
         number: 9,
@@ -199,20 +213,26 @@ pub const CASES: &[Case] = &[
         part: "faults",
         attack: "EIO at the n-th write, sync and rename",
         findings: &[],
-        tests: &[test("pl-tests", "power::a_failing_disk_ends_a_run_that_continues_afterwards")],
-        controls: &[test("pl-tests", "power::a_failing_disk_ends_a_run_that_continues_afterwards")],
+        tests: &[
+            test("pl-tests", "power::any_write_that_fails_ends_a_run_that_continues_afterwards"),
+            test("pl-tests", "power::any_sync_that_fails_ends_a_run_that_continues_afterwards"),
+            test("pl-tests", "power::any_rename_that_fails_ends_a_run_that_continues_afterwards"),
+        ],
+        controls: &[test("pl-tests", "power::any_write_that_fails_ends_a_run_that_continues_afterwards")],
     },
     Case {
         number: 12,
         part: "faults",
-        attack: "SIGKILL while a checkpoint of the same step is replaced",
+        attack: "SIGKILL while a checkpoint is put in its place, replaced or deleted",
         findings: &[],
         tests: &[
             test("pl-tests", "kill::resuming_cleans_up_after_a_kill_at_the_very_end"),
+            test("pl-tests", "power::a_kill_at_any_change_of_the_checkpoints_loses_nothing"),
+            test("pl-trainer", "a_kill_while_a_checkpoint_is_replaced_leaves_the_one_before"),
             test("pl-trainer", "a_checkpoint_of_the_same_step_is_replaced"),
             test("pl-trainer", "unfinished_checkpoints_are_ignored_and_removed"),
         ],
-        controls: &[test("pl-tests", "kill::resuming_cleans_up_after_a_kill_at_the_very_end")],
+        controls: &[test("pl-trainer", "a_kill_while_a_checkpoint_is_replaced_leaves_the_one_before")],
     },
     Case {
         number: 13,
@@ -224,7 +244,7 @@ pub const CASES: &[Case] = &[
             test("pl-run", "a_second_writer_learns_who_holds_the_folder"),
             test("pl-record", "a_second_holder_is_refused_and_learns_of_the_first"),
         ],
-        controls: &[test("pl-run", "a_second_writer_learns_who_holds_the_folder")],
+        controls: &[test("pl-record", "without_the_lock_two_writers_damage_the_log")],
     },
     Case {
         number: 14,
@@ -329,13 +349,17 @@ pub const CASES: &[Case] = &[
         findings: &["F5"],
         tests: &[
             test("pl-plugin", "a_hundred_thousand_handles_of_any_kind_are_refused"),
+            test("pl-plugin", "the_number_of_handles_has_a_limit_that_depends_on_the_grant_of_http"),
             test("pl-plugin", "the_hosts_memory_returns_to_where_it_was"),
             test("pl-plugin", "parts_of_a_request_have_a_limit"),
             test("pl-plugin", "responses_count_against_memory"),
             test("pl-plugin", "a_gigabyte_is_refused_before_it_is_copied"),
             test("pl-plugin", "without_a_grant_all_access_is_refused"),
         ],
-        controls: &[test("pl-plugin", "a_granted_host_can_be_asked_and_no_other")],
+        controls: &[
+            test("pl-wasm", "without_their_limits_handles_fill_the_host"),
+            test("pl-plugin", "responses_count_against_memory"),
+        ],
     },
     Case {
         number: 23,
@@ -505,7 +529,11 @@ pub const CASES: &[Case] = &[
             test("pl-toolchain", "a_build_writes_only_into_the_project"),
             test("pl-model", "damaged_files"),
         ],
-        controls: &[test("pl-run", "foreign::a_trusted_run_continues_and_is_the_users_own_afterwards")],
+        controls: &[
+            test("pl-tests", "permissions::a_text_that_is_allowed_is_read"),
+            test("pl-tests", "permissions::a_server_that_is_allowed_is_reached"),
+            test("pl-run", "foreign::a_trusted_run_continues_and_is_the_users_own_afterwards"),
+        ],
     },
     Case {
         number: 31,
@@ -522,8 +550,8 @@ pub const CASES: &[Case] = &[
 const WITHOUT_CASE: [(&str, &str); 6] = [
     ("L1", "jobs of one container can count its processes and read its peak of memory: docs/sandbox.md"),
     ("L6", "Miri would show it, in `a_group_of_heads_writes_its_own_outputs_alone` of the kernels"),
-    ("L8", "addresses of requests stand in traces as they were sent: docs/security.md"),
-    ("L9", "the estimate of a plan says that it leaves out sandboxed programs"),
+    ("L8", "keys in addresses of requests are redacted, responses are not: docs/security.md"),
+    ("L9", "a plan shows the most that sandboxed programs take, in a test of `pl-run`"),
     ("L10", "agents and rewards that keep a state are found by `plugin test`, not at run time"),
     ("L11", "a test of the command line's arguments"),
 ];

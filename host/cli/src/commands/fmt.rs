@@ -104,13 +104,11 @@ fn read(file: &Path) -> Result<Source, CommandError> {
     }
 }
 
-/// Replaces the text of a file as a whole. A symbolic link stays one.
+/// Replaces the text of a file as a whole. A symbolic link stays one, and the file keeps its permissions.
 fn replace(file: &Path, text: &str) -> CommandResult {
     let cannot = |e: std::io::Error| CommandError::failed(format!("cannot write {}: {e}", file.display()));
     let file = std::fs::canonicalize(file).map_err(cannot)?;
-    let permissions = std::fs::metadata(&file).map_err(cannot)?.permissions();
-    pl_record::write_atomically(&file, text.as_bytes()).map_err(CommandError::failed)?;
-    std::fs::set_permissions(&file, permissions).map_err(cannot)
+    pl_record::write_atomically(&file, text.as_bytes()).map_err(CommandError::failed)
 }
 
 fn print(text: &str) -> CommandResult {

@@ -11,6 +11,7 @@ use std::sync::Once;
 use std::thread::sleep;
 use std::time::Duration;
 
+use pl_types::redact_address;
 use serde_json::Value;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -45,7 +46,7 @@ impl<'a> Client<'a> {
     pub(super) fn new(hub: &'a Hub) -> Self {
         static WARNING: Once = Once::new();
         if hub.withholds_token() {
-            let endpoint = hub.endpoint.as_str();
+            let endpoint = hub.shown_endpoint();
             WARNING.call_once(|| {
                 tracing::warn!(
                     endpoint,
@@ -75,7 +76,7 @@ impl<'a> Client<'a> {
         let commit = json["sha"].as_str().filter(|sha| is_commit(sha));
         let files = json["siblings"].as_array();
         let (Some(commit), Some(files)) = (commit, files) else {
-            return Err(FetchError::InvalidResponse(format!("{url} has no commit or no files")));
+            return Err(invalid(&url, "has no commit or no files"));
         };
         let name = |file: &Value| file["rfilename"].as_str().map(str::to_owned);
         Ok(RevisionFiles { commit: commit.to_owned(), files: files.iter().filter_map(name).collect() })
@@ -130,11 +131,11 @@ impl<'a> Client<'a> {
                 check_status(response)?;
             }
             let (Some(etag), Some(size)) = (etag.filter(|etag| is_etag(etag)), size) else {
-                return Err(FetchError::InvalidResponse(format!("{url} has no valid checksum or size")));
+                return Err(invalid(&url, "has no valid checksum or size"));
             };
             return Ok(FileMetadata { etag, size });
         }
-        Err(FetchError::InvalidResponse(format!("{url} has too many redirects")))
+        Err(invalid(&url, "has too many redirects"))
     }
 
     /// Downloads until the file has its size. Each attempt starts where the previous one ended.
@@ -202,7 +203,7 @@ impl<'a> Client<'a> {
                 done = 0;
             }
             206 if !starts_at(&response, have) => {
-                return Err(FetchError::InvalidResponse(format!("{url} sent the wrong part of the file")));
+                return Err(invalid(url, "sent the wrong part of the file"));
             }
             _ => {}
         }
@@ -271,15 +272,18 @@ fn check_status(mut response: Response<Body>) -> Result<Response<Body>, FetchErr
     Err(FetchError::Status { status: status.as_u16(), code, message })
 }
 
+/// Returns the error of an invalid answer from a URL, which may have a user and a password.
+fn invalid(url: &str, problem: &str) -> FetchError {
+    FetchError::InvalidResponse(format!("{} {problem}", redact_address(url)))
+}
+
 fn unreachable(error: ureq::Error) -> FetchError {
     FetchError::Unreachable(error.to_string())
 }
 
 /// Returns the URL of a path on the hub.
 fn absolute_url(endpoint: &str, path: &str) -> Result<String, FetchError> {
-    let uri: Uri = endpoint
-        .parse()
-        .map_err(|e| FetchError::InvalidResponse(format!("{endpoint} is not a URL ({e})")))?;
+    let uri: Uri = endpoint.parse().map_err(|e| invalid(endpoint, &format!("is not a URL ({e})")))?;
     let (scheme, host) = (uri.scheme_str().unwrap_or("https"), uri.authority().map(|host| host.as_str()));
     Ok(format!("{scheme}://{}{path}", host.unwrap_or_default()))
 }

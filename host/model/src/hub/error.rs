@@ -52,7 +52,7 @@ impl FetchError {
 
     /// Returns the problem and the remedy.
     pub(super) fn explain(&self, hub: &Hub, repository: &HubRepository) -> String {
-        let (cache, noun) = (hub.cache.display(), repository.noun());
+        let (cache, noun, endpoint) = (hub.cache.display(), repository.noun(), hub.shown_endpoint());
         let list = |names: &[String]| match names {
             [] => String::new(),
             some => format!("; the GGUF files are {}", some.join(", ")),
@@ -62,14 +62,13 @@ impl FetchError {
                 "the {noun} is not (completely) in {cache}, and HF_HUB_OFFLINE is set; unset it, or download the {noun} on a \
                  machine with a network and copy the cache"
             ),
-            Self::Unreachable(reason) => format!("{} can't be reached ({reason})", hub.endpoint),
+            Self::Unreachable(reason) => format!("{endpoint} can't be reached ({reason})"),
             Self::Unavailable(reason) => format!(
-                "{} can't be reached ({reason}), and the {noun} is not (completely) in {cache}; check the network, or \
-                 set HF_ENDPOINT to a hub that can be reached",
-                hub.endpoint
+                "{endpoint} can't be reached ({reason}), and the {noun} is not (completely) in {cache}; check the network, or \
+                 set HF_ENDPOINT to a hub that can be reached"
             ),
             Self::Status { status, code, message } => explain_status(hub, repository, *status, code, message),
-            Self::InvalidResponse(problem) => format!("{} sent an invalid answer: {problem}", hub.endpoint),
+            Self::InvalidResponse(problem) => format!("{endpoint} sent an invalid answer: {problem}"),
             Self::Interrupted { file, reason } => {
                 format!("the download of {file} was interrupted ({reason}); start again to resume it")
             }
@@ -103,7 +102,7 @@ impl FetchError {
 /// Returns the problem and the remedy for an error status.
 fn explain_status(hub: &Hub, repository: &HubRepository, status: u16, code: &str, message: &str) -> String {
     let (repo, noun, path, endpoint) =
-        (&repository.name, repository.noun(), repository.path(), &hub.endpoint);
+        (&repository.name, repository.noun(), repository.path(), hub.shown_endpoint());
     let spelling = format!("check the spelling of {repo}, upper and lower case too");
     match (status, code) {
         (401 | 403, _) | (404, "" | "RepoNotFound") if hub.withholds_token() => format!(

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use pl_types::redact_address;
 use ureq::http::Uri;
 
 use crate::error::Error;
@@ -67,6 +68,11 @@ impl Hub {
             token: first(&["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"]).or_else(stored),
             offline: ["1", "ON", "YES", "TRUE"].contains(&offline.to_uppercase().as_str()),
         })
+    }
+
+    /// Returns the endpoint for messages, without the user and password that it may have.
+    pub(super) fn shown_endpoint(&self) -> String {
+        redact_address(&self.endpoint)
     }
 
     /// Returns the token to send. Returns `None` if it would pass through a network as it is.

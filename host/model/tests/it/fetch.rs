@@ -203,6 +203,8 @@ fn without_a_network() {
     let unused_port = "http://127.0.0.1:9".to_owned();
     let unreachable = Hub { endpoint: unused_port, offline: false, ..hub.clone() };
     refusal(&unreachable, &model, &["can't be reached", "HF_ENDPOINT"]);
+    let with_password = Hub { endpoint: "http://me:pass@127.0.0.1:9".to_owned(), ..unreachable.clone() };
+    refusal(&with_password, &model, &["http://REDACTED@127.0.0.1:9 can't be reached"]);
     assert!(server.requests().is_empty());
 
     let fetched = fetch(&Hub { offline: false, ..hub.clone() }, &model).unwrap();

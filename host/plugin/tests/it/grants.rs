@@ -241,6 +241,34 @@ async fn a_hundred_thousand_handles_of_any_kind_are_refused() {
     }
 }
 
+#[tokio::test]
+async fn the_number_of_handles_has_a_limit_that_depends_on_the_grant_of_http() {
+    let disk = Path::new(env!("CARGO_TARGET_TMPDIR")).join("counted");
+    std::fs::create_dir_all(&disk).unwrap();
+    std::fs::write(disk.join("table.txt"), "7 8 9").unwrap();
+    let granted: Arc<[AllowedHost]> = [AllowedHost::parse("127.0.0.1:1").unwrap()].into();
+    for (hosts, limit) in [(Arc::default(), 16_384), (granted, 512)] {
+        // A pollable is a second resource beside that on which it waits.
+        for (kind, resources) in [("descriptors", 1), ("listings", 1), ("streams", 1), ("pollables", 2)] {
+            let folders = Folders::read([("tables", disk.as_path())]).unwrap();
+            let hosts = Arc::clone(&hosts);
+            let timeout = Duration::from_secs(60);
+            let spec =
+                PluginSpec { folders: Some(folders), fuel: 1_000_000_000_000, timeout, hosts, ..closed() };
+            let agent = visitor(spec).await;
+            let most = limit / resources;
+            let Err(Error::Call(error)) = send(&agent, json!({"hoard": [kind, most + 1]})).await else {
+                panic!("{most} {kind} are too few")
+            };
+            assert!(matches!(error.cause, Cause::Fault(GuestFault::Rules(_))), "{kind}: {error}");
+            // A fresh instance, with room for a few handles of its start and of each step.
+            let kept = most - 50;
+            let answer = send(&agent, json!({"hoard": [kind, kept]})).await.unwrap();
+            assert_eq!(answer, format!("{kept} {kind}"));
+        }
+    }
+}
+
 /// Peak of this process's memory in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -6,6 +6,8 @@ use serde_json::json;
 
 use std::fs;
 
+use crate::jsonl::read_jsonl;
+
 use super::*;
 
 fn lock() -> Lock {
@@ -81,6 +83,31 @@ fn a_resume_deletes_only_the_runs_own_later_files() {
     RunFolder::resume(RunFolder::lock(root).unwrap(), steps, LogLengths::default()).unwrap();
     assert_eq!(own.map(|name| root.join(name).exists()), [false; 6]);
     assert_eq!(kept.map(|name| root.join(name).exists()), [true; 9]);
+}
+
+/// The control of the lock: once its file is gone, a second writer gets a lock of its own, and each writes at the position
+/// that it knows.
+#[test]
+fn without_the_lock_two_writers_damage_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let mut first = create(root).unwrap();
+    first.append_metrics(1, &json!({ "step": 1 })).unwrap();
+    let checkpoint = root.join(METRICS).metadata().unwrap().len();
+    first.append_metrics(2, &json!({ "step": 2 })).unwrap();
+    first.append_metrics(3, &json!({ "step": 3 })).unwrap();
+    assert!(matches!(RunFolder::lock(root), Err(Error::Locked { .. })));
+    fs::remove_file(root.join("run.lock")).unwrap();
+    let steps = FinishedSteps { played: 1, trained: 1 };
+    let lengths = LogLengths { metrics: checkpoint, ..LogLengths::default() };
+    let mut second = RunFolder::resume(RunFolder::lock(root).unwrap(), steps, lengths).unwrap();
+    second.append_metrics(2, &json!({ "step": 2 })).unwrap();
+    let whole = read_jsonl::<Value>(&root.join(METRICS)).unwrap();
+    assert_eq!(whole, [json!({ "step": 1 }), json!({ "step": 2 })]);
+    first.append_metrics(4, &json!({ "step": 4 })).unwrap();
+    // The third step is gone, and zeros stand in its place.
+    let damaged = read_jsonl::<Value>(&root.join(METRICS));
+    assert!(matches!(damaged, Err(Error::Line { line: 3, .. })), "{damaged:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use pl_plugin::call_log::Event;
 use pl_plugin::{Outcome, Scores};
-use pl_types::{EpisodeId, Question, StreamKey};
+use pl_types::{EpisodeId, Question, StreamKey, redact_address};
 
 use crate::trace::{EventKind, EventPosition, Trace, TraceEvent};
 
@@ -53,7 +53,7 @@ pub enum ExternalCall {
     Question(Question),
     /// An HTTP request.
     Request {
-        /// Method and address.
+        /// Method and address, without its secrets.
         request: String,
         /// Hash of the whole request. `None` if the plugin dropped it before it was complete.
         hash: Option<String>,
@@ -116,7 +116,8 @@ impl ExternalCall {
             }
             Event::Question { question, .. } => Some(ExternalCall::Question(question.clone())),
             Event::Http { request, hash, .. } => {
-                Some(ExternalCall::Request { request: request.clone(), hash: hash.clone() })
+                // Recordings of earlier versions have the secrets.
+                Some(ExternalCall::Request { request: redact_address(request), hash: hash.clone() })
             }
             Event::Log { .. } | Event::Output { .. } | Event::Truncated { .. } => None,
         }

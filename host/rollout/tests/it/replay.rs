@@ -382,7 +382,7 @@ fn recorded_http_responses_are_returned_again_and_no_request_is_sent() {
             Arc::new(EpisodeSetup { agents, ..(*setup).clone() })
         };
         let host = Arc::new(AtomicU32::new(0));
-        let usual = ("now", "");
+        let usual = ("now?api_key=s3cret", "");
         let batch = play_on_two(&requesting(&host, usual), &RolloutPlan { in_flight: 4, ..plan(mode, 3, 3) })
             .unwrap();
         let requests = host.load(Ordering::Relaxed);
@@ -395,11 +395,20 @@ fn recorded_http_responses_are_returned_again_and_no_request_is_sent() {
             // As written to disk.
             let trace: Trace = serde_json::from_str(&serde_json::to_string(trace).unwrap()).unwrap();
             assert_eq!(replay_alone(&requesting(&host, usual), &trace).agreement, Agreement::Full);
+            let text = serde_json::to_string(&trace).unwrap();
+            assert!(text.contains("now?api_key=REDACTED") && !text.contains("s3cret"), "{text}");
+            // As an earlier version has recorded it.
+            let with_key: Trace = serde_json::from_str(&text.replace("REDACTED", "s3cret")).unwrap();
+            assert_eq!(replay_alone(&requesting(&host, usual), &with_key).agreement, Agreement::Full);
+            // The hash is that of the whole address.
+            let shown = difference(&requesting(&host, ("now?api_key=other", "")), &trace);
+            assert!(shown.contains("the hash of the request"), "{shown}");
             let shown = difference(&requesting(&host, ("then", "")), &trace);
             assert!(shown.contains("the HTTP request of `prompt` differs"), "{shown}");
             assert!(shown.contains("now       POST http://localhost:1/then"), "{shown}");
-            let shown = difference(&requesting(&host, ("now", "more")), &trace);
-            let expected = "the hash of the request POST http://localhost:1/now of `prompt` differs";
+            let shown = difference(&requesting(&host, ("now?api_key=s3cret", "more")), &trace);
+            let expected =
+                "the hash of the request POST http://localhost:1/now?api_key=REDACTED of `prompt` differs";
             assert!(shown.contains(expected), "{shown}");
         }
         assert_eq!(host.load(Ordering::Relaxed), requests, "a replay sent a request");

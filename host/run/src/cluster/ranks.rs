@@ -173,13 +173,11 @@ impl Ranks {
 
 /// Secret that all processes of a learner know: their credentials for the server.
 fn secret(address: &ServerAddress) -> Result<Vec<u8>, Error> {
-    let ServerAddress { credentials, token, .. } = address;
-    match credentials {
-        Some(path) => std::fs::read(path)
-            .map(|bytes| bytes.trim_ascii().to_vec())
-            .map_err(|source| Error::cluster(ClusterError::File { path: path.clone(), source })),
-        None => Ok(token.clone().unwrap_or_default().into_bytes()),
-    }
+    let credentials = address.read_credentials().map_err(|error| Error::cluster(error.into()))?;
+    Ok(match credentials {
+        Some(bytes) => bytes.trim_ascii().to_vec(),
+        None => address.token.clone().unwrap_or_default().into_bytes(),
+    })
 }
 
 /// A rank that is connected to all others.

@@ -1,6 +1,7 @@
 //! The memory estimate of a workflow whose model is on this machine.
 
 use pl_run::{CheckedWorkflow, Error, MemoryEstimate};
+use pl_sandbox::{DockerSettings, EMBEDDED_OVERHEAD, PROCESS_OVERHEAD};
 use tch::Device;
 
 use crate::support::{Workflow, host, parse};
@@ -110,6 +111,28 @@ fn stale_rollouts_keep_versions_of_the_trained_weights() {
     assert_eq!(stale("tree-l2.mas", &["train.schedule=async", "train.staleness=3"]), 3 * one);
     // Whole models are larger than adapters.
     assert!(stale("flat-l3.mas", &["train.schedule=one_step_off"]) > one);
+}
+
+/// Few programs take what they may: it is shown, and neither counted nor warned of.
+#[test]
+fn what_sandboxed_programs_may_take_is_shown_beside_the_estimate() {
+    let base = estimate(&[], Device::Cpu);
+    let jobs = ["sandbox.workers=4", "sandbox.memory=1GiB"];
+    let with = |more: &[&str]| estimate(&[&jobs[..], more].concat(), Device::Cpu);
+    assert_eq!(with(&[]).sandbox(), 4 * ((1 << 30) + EMBEDDED_OVERHEAD));
+    assert_eq!(with(&["sandbox.isolation=process"]).sandbox(), 4 * ((1 << 30) + PROCESS_OVERHEAD));
+    let docker = |endpoint: &str| with(&["sandbox.backend=docker", endpoint]).sandbox();
+    let default = DockerSettings::default();
+    let container = (1 << 30) + default.container_memory() - default.limits.memory;
+    assert_eq!(docker("sandbox.endpoints=[\"unix:///run/docker.sock\"]"), 4 * container);
+    assert_eq!(docker("sandbox.endpoints=[\"tcp://other:2375\"]"), 0);
+
+    let huge = estimate(&["sandbox.workers=1024", "sandbox.memory=4GiB"], Device::Cpu);
+    assert_eq!((huge.total(), huge.warnings().len()), (base.total(), base.warnings().len()));
+    assert!(huge.to_string().trim_end().ends_with(" more"), "{huge}");
+    assert!(base.to_string().contains("sandbox, at most           640 MiB more"), "{base}");
+    let gpu = estimate(&[], Device::Cuda(0));
+    assert!(gpu.sandbox() == 0 && !gpu.to_string().contains("sandbox"), "{gpu}");
 }
 
 #[test]

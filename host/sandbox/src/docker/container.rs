@@ -79,7 +79,7 @@ fn is_about_limits(warning: &str) -> bool {
 
 fn body(settings: &DockerSettings, image: &str, number: u32) -> ContainerCreateBody {
     let DockerSettings { limits, runtime, pids, cpus, .. } = settings;
-    let memory = i64::try_from(container_memory(settings)).unwrap_or(i64::MAX);
+    let memory = i64::try_from(settings.container_memory()).unwrap_or(i64::MAX);
     // Programs may be compiled and executed in the working folder only.
     let folder =
         |more: &str| format!("rw,nosuid,nodev,{more},size={},mode=1777,nr_inodes=16384", limits.memory);
@@ -126,11 +126,14 @@ fn body(settings: &DockerSettings, image: &str, number: u32) -> ContainerCreateB
     }
 }
 
-/// Returns the limit of a container's memory in bytes: that of a job, and what the supervisor may hold beside it.
-fn container_memory(settings: &DockerSettings) -> u64 {
-    // A report is in memory twice while it is sent: its values, and their frame.
-    let reports = 2 * settings.max_message() as u64;
-    settings.limits.memory + SUPERVISOR_MEMORY + MAX_COMPILED + reports
+impl DockerSettings {
+    /// Returns the limit of a container's memory in bytes: that of a job, and what the supervisor may hold beside it. A
+    /// container has one control group, so a job may use what the supervisor doesn't.
+    pub fn container_memory(&self) -> u64 {
+        // A report is in memory twice while it is sent: its values, and their frame.
+        let reports = 2 * self.max_message() as u64;
+        self.limits.memory + SUPERVISOR_MEMORY + MAX_COMPILED + reports
+    }
 }
 
 /// Returns the arguments of the supervisor: the limits that it verifies, then the writable folders. A runtime of the user's
@@ -162,6 +165,9 @@ mod tests {
         let memory = body.host_config.and_then(|host| host.memory).unwrap();
         // The memory of the job, its compiled files, its two streams as values and as a frame.
         assert!(memory >= (16 + 32 + 2 * 2 * 64) << 20, "{memory}");
+        // What the documentation says of the default limits.
+        let settings = DockerSettings::default();
+        assert_eq!(settings.container_memory() - settings.limits.memory, (66 << 20) + (256 << 10));
         // The supervisor refuses a container whose limit is not the one that it was told.
         assert!(body.cmd.unwrap()[0].starts_with(&format!("--limits={memory},")));
     }

@@ -11,7 +11,7 @@ use seccompiler::{
 };
 
 /// Memory of a worker process in addition to that of its job: stacks, tables, buffers of output.
-const SLACK: u64 = 192 << 20;
+pub const PROCESS_OVERHEAD: u64 = 192 << 20;
 
 /// Calls that are allowed with all arguments: memory, time, threads that exist, signals of this process, and the
 /// streams that are open.
@@ -79,7 +79,7 @@ pub fn confine(job_memory: u64) -> Result<(), ConfineError> {
     fs::write("/proc/self/oom_score_adj", "1000").map_err(ConfineError::OomScore)?;
     // Other processes of the user can neither trace it nor read its memory.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(kernel("close its memory to others"))?;
-    let memory = data_size()?.saturating_add(job_memory).saturating_add(SLACK);
+    let memory = data_size()?.saturating_add(job_memory).saturating_add(PROCESS_OVERHEAD);
     let limits = [
         (Resource::Data, memory, "limit memory"),
         (Resource::Core, 0, "rule out core dumps"),

@@ -53,7 +53,7 @@ fn without_usage(mut verdict: Verdict) -> Verdict {
 }
 
 /// Ids of the processes that this one has started and that are still there.
-fn children() -> Vec<u32> {
+pub fn children() -> Vec<u32> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let lists = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap());
     lists

@@ -2,6 +2,7 @@
 //!
 //! If one learner may be further behind than another, steps that are not played yet use its weights of several updates.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use pl_model::TensorSet;
@@ -10,7 +11,9 @@ use tch::Tensor;
 
 use super::files::damaged;
 use super::manifest::{Manifest, SavedVersion};
-use super::tensors::{VALUE_HEAD, check_size, count_numbers, read_tensors, restore_tensors, write_tensors};
+use super::tensors::{
+    VALUE_HEAD, check_size, count_numbers, largest_size, read_tensors, restore_tensors, write_tensors,
+};
 use crate::error::Error;
 use crate::trainer::{ServedPolicy, Trainer};
 
@@ -104,6 +107,15 @@ fn read_head(path: &Path, width: usize) -> Result<ValueHeadWeights, Error> {
     }
     let bias = bias.first().copied().ok_or_else(|| damaged(path, "has no bias"))?;
     Ok(ValueHeadWeights { weight, bias })
+}
+
+/// Returns the largest size in bytes of the earlier versions of a policy in a checkpoint, whose adapter and value head have
+/// this number of values. Versions that the manifest alone has count as 0.
+pub(super) fn largest_versions(checkpoint: &Path, manifest: &Manifest, policy: &str, numbers: usize) -> u64 {
+    let own = manifest.earlier.iter().filter(|saved| saved.policy == policy);
+    let updates: BTreeSet<u64> = own.map(|saved| saved.update).collect();
+    let existing = updates.iter().filter(|update| version_path(checkpoint, **update, policy).is_dir());
+    (existing.count() as u64).saturating_mul(largest_size(numbers))
 }
 
 fn version_path(checkpoint: &Path, update: u64, policy: &str) -> PathBuf {

@@ -165,6 +165,11 @@ impl Manifest {
         Ok(())
     }
 
+    /// Returns the size in bytes of all files together.
+    pub(super) fn total_bytes(&self) -> u64 {
+        self.files.values().map(|digest| digest.bytes).fold(0, u64::saturating_add)
+    }
+
     pub(super) fn score(&self) -> Option<EvaluationScore> {
         let evaluation = self.scored_by.clone().unwrap_or_default();
         self.score.map(|value| EvaluationScore { evaluation, value })

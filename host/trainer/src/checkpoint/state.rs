@@ -9,10 +9,13 @@ use pl_types::Dtype;
 use serde_json::Value;
 use tch::Device;
 
-use super::earlier::EarlierVersion;
+use super::earlier::{EarlierVersion, largest_versions};
 use super::files::io_error;
 use super::manifest::{EvaluationScore, Manifest, SavedPolicy};
-use super::tensors::{VALUE_HEAD, check_size, count_numbers, read_tensors, restore_tensors, write_tensors};
+use super::tensors::{
+    VALUE_HEAD, check_bytes, check_size, count_numbers, largest_size, read_tensors, restore_tensors,
+    write_tensors,
+};
 use crate::critic::{Critic, CriticModel};
 use crate::error::Error;
 use crate::learner::{Learner, TrainedPolicy};
@@ -179,26 +182,35 @@ fn read_checked(checkpoint: &Path, learners: &[Learner]) -> Result<Manifest, Err
     let manifest = Manifest::read(checkpoint)?;
     check_policies(checkpoint, &manifest, learners)?;
     // Before the files are hashed: a sparse file would take hours.
-    check_sizes(checkpoint, learners)?;
+    check_sizes(checkpoint, &manifest, learners)?;
     manifest.check_files(checkpoint)?;
     Ok(manifest)
 }
 
-/// Checks that the files of the policies are not much larger than their tensors.
-fn check_sizes(checkpoint: &Path, learners: &[Learner]) -> Result<(), Error> {
+/// Checks that the files of the policies are not much larger than their tensors, and all files of the manifest together, which
+/// may have any names, not than those of all policies and their earlier versions.
+fn check_sizes(checkpoint: &Path, manifest: &Manifest, learners: &[Learner]) -> Result<(), Error> {
+    let mut largest: u64 = 0;
     for policy in learners.iter().flat_map(|learner| learner.policies()) {
         let path = checkpoint.join(POLICIES).join(&policy.name);
         let own: usize = policy.optimizer.parameters().map(|(_, tensor)| tensor.numel()).sum();
         let head = policy.critic.as_ref().map_or(0, |critic| count_numbers(&critic.head_parameters()));
-        check_size(&path, own + head)?;
-        check_size(&optimizer_path(checkpoint, policy), count_numbers(&policy.optimizer.state()))?;
+        let optimizer = optimizer_path(checkpoint, policy);
+        let mut files = vec![(path.clone(), own + head)];
+        files.push((optimizer, count_numbers(&policy.optimizer.state())));
         if let Some(critic) = &policy.critic {
-            check_size(&path.join(CRITIC), count_numbers(&critic.network_parameters()))?;
+            files.push((path.join(CRITIC), count_numbers(&critic.network_parameters())));
             let path = critic_optimizer_path(checkpoint, policy);
-            check_size(&path, count_numbers(&critic.optimizer.state()))?;
+            files.push((path, count_numbers(&critic.optimizer.state())));
         }
+        for (path, numbers) in &files {
+            check_size(path, *numbers)?;
+            largest = largest.saturating_add(largest_size(*numbers));
+        }
+        let earlier = largest_versions(checkpoint, manifest, &policy.name, own + head);
+        largest = largest.saturating_add(earlier);
     }
-    Ok(())
+    check_bytes(checkpoint, manifest.total_bytes(), largest)
 }
 
 /// Checks that a checkpoint has the policies of learners, with their critics, and no others.

@@ -22,9 +22,17 @@ pub(super) fn count_numbers(tensors: &[(String, Tensor)]) -> usize {
 /// Checks that a file, or the files in a folder together, are not much larger than tensors with this number of values, so that
 /// they fit in memory, whatever their headers say. Reads nothing.
 pub(super) fn check_size(path: &Path, numbers: usize) -> Result<(), Error> {
+    check_bytes(path, file_bytes(path)?, largest_size(numbers))
+}
+
+/// Returns the largest size of the files of tensors with this number of values, in bytes.
+pub(super) fn largest_size(numbers: usize) -> u64 {
     // The widest numbers are f64.
-    let largest = (numbers as u64).saturating_mul(8).saturating_add(OVERHEAD);
-    let bytes = file_bytes(path)?;
+    (numbers as u64).saturating_mul(8).saturating_add(OVERHEAD)
+}
+
+/// Checks that a file or folder with this number of bytes is not larger than `largest`.
+pub(super) fn check_bytes(path: &Path, bytes: u64, largest: u64) -> Result<(), Error> {
     if bytes <= largest {
         return Ok(());
     }

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -187,6 +188,59 @@ fn a_checkpoint_of_the_same_step_is_replaced() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
+/// Environment variable with the folder in which [`a_child_replaces_a_checkpoint`] works.
+const REPLACED_IN: &str = "PL_TRAINER_REPLACED_IN";
+
+/// SIGKILL between the two renames: the old checkpoint is set aside, and the new one does not have its name yet.
+#[test]
+fn a_kill_while_a_checkpoint_is_replaced_leaves_the_one_before() {
+    if !pl_testing::has_strace() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path(), 3);
+    let mut straight = new_trainer();
+    update(&mut straight, 0);
+    let before = checkpoints.save(&straight, 1, None, &Value::Null).unwrap();
+    update(&mut straight, 1);
+    let replaced = checkpoints.save(&straight, 2, None, &Value::Null).unwrap();
+
+    let renames = "rename,renameat,renameat2";
+    let (trace, inject) = (format!("trace={renames}"), format!("inject={renames}:signal=KILL:when=1"));
+    let child = "checkpoint::tests::a_child_replaces_a_checkpoint";
+    let killed = Command::new("strace")
+        .args(["-f", "-e", &trace, "-e", &inject, "-o", "/dev/null", "-P"])
+        .arg(with_suffix(&replaced, PARTIAL))
+        .arg("--")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", child, "--ignored", "--nocapture"])
+        .env(REPLACED_IN, folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(killed.status.signal(), Some(9), "{}", String::from_utf8_lossy(&killed.stdout));
+    let left = list_folder(folder.path()).unwrap();
+    let aside = with_suffix(&replaced, &format!(".old{PARTIAL}"));
+    assert_eq!(left, [before.clone(), aside, with_suffix(&replaced, PARTIAL)]);
+
+    assert_eq!(checkpoints.latest().unwrap().unwrap().path, before);
+    let mut resumed = new_trainer();
+    resumed.load(&before).unwrap();
+    update(&mut resumed, 1);
+    assert_same(&straight, &resumed);
+    let saved = checkpoints.save(&resumed, 2, None, &Value::Null).unwrap();
+    assert_eq!(list_folder(folder.path()).unwrap(), [before, saved.clone()]);
+    let mut again = new_trainer();
+    again.load(&saved).unwrap();
+    assert_same(&straight, &again);
+}
+
+#[test]
+#[ignore = "started by the test above"]
+fn a_child_replaces_a_checkpoint() {
+    let Some(folder) = std::env::var_os(REPLACED_IN) else { return };
+    Checkpoints::new(folder, 3).save(&new_trainer(), 2, None, &Value::Null).unwrap();
+}
+
 #[test]
 fn unfinished_checkpoints_are_ignored_and_removed() {
     let folder = tempfile::tempdir().unwrap();
@@ -353,6 +407,17 @@ fn a_sparse_file_in_a_checkpoint_is_not_read() {
         let message = trainer.load(&path).unwrap_err().to_string();
         assert!(message.contains("but the tensors of the workflow take at most"), "{message}");
     }
+    // Of a name that no policy has; an earlier version that the manifest alone has is no excuse.
+    let path = checkpoints.save(&trainer, 1, None, &Value::Null).unwrap();
+    make_sparse(&path.join("notes"), 1 << 40);
+    change_manifest(&path, |manifest| {
+        manifest["files"]["notes"] = json!({ "bytes": 1u64 << 40, "blake3": "" });
+        let version = |update: u32| json!({ "update": update, "policy": "a", "version": 0 });
+        manifest["earlier"] = (0..1 << 14).map(version).collect();
+    });
+    let message = trainer.load(&path).unwrap_err().to_string();
+    assert!(message.contains("but the tensors of the workflow take at most"), "{message}");
+
     let path = checkpoints.save(&trainer, 1, None, &Value::Null).unwrap();
     change_manifest(&path, |manifest| manifest["files"]["notes"] = digest(b"notes"));
     make_sparse(&path.join("notes"), 1 << 40);

@@ -39,9 +39,11 @@ impl Page {
         Ok(Self { bytes: Vec::new(), charge: budget.charge(PAGE_OVERHEAD)? })
     }
 
-    /// Makes the page at least `length` bytes long.
-    fn extend(&mut self, length: usize) -> Result<(), Exhausted> {
+    /// Makes the page at least `length` bytes long. Returns the number of bytes that move to a larger allocation.
+    fn extend(&mut self, length: usize) -> Result<u64, Exhausted> {
+        let mut moved = 0;
         if length > self.bytes.capacity() {
+            moved = self.bytes.len() as u64;
             let capacity = length.next_power_of_two().max(SMALLEST_PAGE);
             self.charge.grow(PAGE_OVERHEAD + capacity as u64)?;
             self.bytes.reserve_exact(capacity - self.bytes.len());
@@ -49,16 +51,18 @@ impl Page {
         if length > self.bytes.len() {
             self.bytes.resize(length, 0);
         }
-        Ok(())
+        Ok(moved)
     }
 
-    /// Cuts the page off and returns the memory.
-    fn truncate(&mut self, length: usize) {
-        if length < self.bytes.len() {
-            self.bytes.truncate(length);
-            self.bytes.shrink_to_fit();
-            self.charge.shrink(PAGE_OVERHEAD + length as u64);
+    /// Cuts the page off and frees the memory. Returns the number of bytes that move to a smaller allocation.
+    fn truncate(&mut self, length: usize) -> u64 {
+        if length >= self.bytes.len() {
+            return 0;
         }
+        self.bytes.truncate(length);
+        self.bytes.shrink_to_fit();
+        self.charge.shrink(PAGE_OVERHEAD + length as u64);
+        length as u64
     }
 }
 
@@ -86,41 +90,44 @@ impl Content {
         read
     }
 
-    /// Writes at `offset`, and returns the number of bytes before the data that became zeros of a page. The bytes before the
-    /// failure of a page are written.
+    /// Writes at `offset`, and returns the number of other bytes that it had to write: zeros before the data, and those
+    /// of pages that moved. The bytes before the failure of a page are written.
     pub(super) fn write(
         &mut self,
         offset: u64,
         data: &[u8],
         budget: &MemoryBudget,
     ) -> Result<u64, Exhausted> {
-        let mut zeroed = 0;
+        let mut others = 0;
         for (number, range) in spans(offset, data.len()) {
             let page = match self.pages.entry(number) {
                 Entry::Vacant(vacant) => vacant.insert(Page::new(budget)?),
                 Entry::Occupied(occupied) => occupied.into_mut(),
             };
             let end = range.start + range.length;
-            zeroed += range.start.saturating_sub(page.bytes.len()) as u64;
-            page.extend(end)?;
+            others += range.start.saturating_sub(page.bytes.len()) as u64;
+            others += page.extend(end)?;
             page.bytes[range.start..end]
                 .copy_from_slice(&data[range.position..range.position + range.length]);
             self.size = self.size.max(number * PAGE as u64 + end as u64);
         }
-        Ok(zeroed)
+        Ok(others)
     }
 
-    /// Sets the size. A larger file gets a hole; the pages after the end of a smaller one are freed.
-    pub(super) fn resize(&mut self, size: u64) {
+    /// Sets the size. A larger file gets a hole; the pages after the end of a smaller one are freed. Returns the number
+    /// of bytes that moved.
+    pub(super) fn resize(&mut self, size: u64) -> u64 {
+        let mut moved = 0;
         if size < self.size {
             let (last, length) = (size / PAGE as u64, (size % PAGE as u64) as usize);
             let mut cut = self.pages.split_off(&last);
             if let Some(mut page) = cut.remove(&last).filter(|_| length > 0) {
-                page.truncate(length);
+                moved = page.truncate(length);
                 self.pages.insert(last, page);
             }
         }
         self.size = size;
+        moved
     }
 }
 
@@ -193,7 +200,7 @@ mod tests {
                         }
                     }
                     Operation::Resize(size) => {
-                        content.resize(size);
+                        prop_assert!(content.resize(size) <= size.min(PAGE as u64));
                         plain.resize(size as usize, 0);
                     }
                     Operation::Read(offset, length) => {
@@ -224,17 +231,48 @@ mod tests {
         budget.take(1 << 20).unwrap();
     }
 
+    /// The control: pages that are cut off and charged by their length, while the allocation stays.
+    #[test]
+    fn pages_that_are_charged_by_their_length_stay_with_the_host() {
+        const PAGES: usize = 1000;
+        fn held_after(cut: fn(&mut Page)) -> usize {
+            let budget = MemoryBudget::new(1 << 20);
+            let pages: Vec<Page> = (0..PAGES)
+                .map(|_| {
+                    let mut page = Page::new(&budget).unwrap();
+                    page.extend(PAGE).unwrap();
+                    cut(&mut page);
+                    page
+                })
+                .collect();
+            pages.iter().map(|page| page.bytes.capacity()).sum()
+        }
+        let freed = held_after(|page| {
+            page.truncate(0);
+        });
+        assert_eq!(freed, 0);
+        let held = held_after(|page| {
+            page.bytes.clear();
+            page.charge.shrink(PAGE_OVERHEAD);
+        });
+        assert!(held >= PAGES * PAGE, "{held} bytes");
+    }
+
     #[test]
     fn zeros_before_the_data_are_counted_each_time() {
         let budget = MemoryBudget::new(1 << 20);
         let mut content = Content::new();
         let write = |content: &mut Content, offset| content.write(offset, b"x", &budget).unwrap();
         assert_eq!([write(&mut content, 40_000), write(&mut content, 40_000)], [40_000, 0]);
-        content.resize(10);
-        assert_eq!([write(&mut content, 40_000), write(&mut content, 40_001)], [39_990, 0]);
+        assert_eq!(content.resize(10), 10);
+        // Zeros, and the ten bytes that move to a larger allocation.
+        assert_eq!([write(&mut content, 40_000), write(&mut content, 40_001)], [39_990 + 10, 0]);
         // Only those of the page: a hole has no zeros.
         assert_eq!(write(&mut content, 3 * PAGE as u64 + 5), 5);
-        content.resize(0);
+        // The last page is freed, and the first one cut off.
+        assert_eq!(content.resize(30_000), 30_000);
+        assert_eq!(content.resize(30_000), 0);
+        assert_eq!(content.resize(0), 0);
         assert_eq!(write(&mut content, 0), 0);
     }
 

@@ -1,4 +1,4 @@
-;; A guest that polls one pollable under many handles.
+;; A guest that polls one pollable under many handles, and one that keeps many pollables.
 (component $c
   (import "wasi:io/poll@0.2.0" (instance $poll
     (export "pollable" (type $pollable (sub resource)))
@@ -30,8 +30,17 @@
         (local.set $n (i32.add (local.get $n) (i32.const 1)))
         (br_if $again (i32.lt_u (local.get $n) (local.get $handles))))
       (call $poll (i32.const 0) (local.get $handles) (i32.const 131064))
-      (i32.load (i32.const 131068))))
+      (i32.load (i32.const 131068)))
+    ;; Takes so many pollables and drops none. Returns their number.
+    (func (export "hoard") (param $handles i32) (result i32)
+      (local $n i32)
+      (loop $again
+        (drop (call $subscribe (i64.const 0)))
+        (local.set $n (i32.add (local.get $n) (i32.const 1)))
+        (br_if $again (i32.lt_u (local.get $n) (local.get $handles))))
+      (local.get $n)))
   (core instance $i (instantiate $m
     (with "libc" (instance $libc))
     (with "host" (instance (export "subscribe" (func $core_subscribe)) (export "poll" (func $core_poll))))))
-  (func (export "poll") (param "handles" u32) (result u32) (canon lift (core func $i "poll"))))
+  (func (export "poll") (param "handles" u32) (result u32) (canon lift (core func $i "poll")))
+  (func (export "hoard") (param "handles" u32) (result u32) (canon lift (core func $i "hoard"))))

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use pl_wasm::{Clock, Engine, EngineConfig, GuestFault, Limits, Seed, Store, call};
+use pl_wasm::{Clock, Engine, EngineConfig, GuestFault, Limits, Seed, Store, call, link_http};
 use wasmtime::component::{ComponentNamedList, Instance, Lift, Lower};
 
 const TEMPER: &str = include_str!("../guests/temper.wat");
 const WORLD: &str = include_str!("../guests/world.wat");
 const POLL: &str = include_str!("../guests/poll.wat");
+const BYTES: &str = include_str!("../guests/bytes.wat");
 
 struct Running {
     store: Store<()>,
@@ -17,7 +18,9 @@ struct Running {
 async fn start(text: &str, limits: &Limits) -> Running {
     let engine = Engine::new(EngineConfig { instances: 4, calls: 0, ..EngineConfig::plugins() }).unwrap();
     let component = engine.load("guest", &wat::parse_str(text).unwrap()).unwrap();
-    let ready = engine.linker::<()>().unwrap().instantiate_pre(component.inner()).unwrap();
+    let mut linker = engine.linker::<()>().unwrap();
+    link_http(&mut linker).unwrap();
+    let ready = linker.instantiate_pre(component.inner()).unwrap();
     let mut store = engine.store((), limits);
     let instance = call(&mut store, async |store| ready.instantiate_async(store).await).await.unwrap();
     Running { store, instance }
@@ -133,6 +136,49 @@ async fn calls_of_the_host_cost_fuel() {
     );
 }
 
+/// The control of the prices: another hook takes the place of the one that deducts them.
+#[tokio::test]
+async fn calls_without_a_price_go_on_beyond_the_fuel() {
+    // Many times more than the fuel pays for.
+    const CALLS: u32 = 500_000;
+    let limits = Limits { fuel: 10_000_000, ..Limits::default() };
+    let mut guest = start(WORLD, &limits).await;
+    assert_eq!(
+        guest.call::<_, u64>("apart", (CALLS,)).await,
+        Err(GuestFault::OutOfFuel { fuel: limits.fuel })
+    );
+    let mut guest = start(WORLD, &limits).await;
+    guest.store.call_hook(|_, _| Ok(()));
+    assert!(guest.call::<_, u64>("apart", (CALLS,)).await.is_ok());
+}
+
+/// Bytes of this process that are in memory. Under nextest, each test has its process for itself.
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[tokio::test]
+async fn without_their_limits_handles_fill_the_host() {
+    const HANDLES: u32 = 1_000_000;
+    let limits = Limits { fuel: u64::MAX / 4, timeout: Duration::from_secs(60), ..Limits::default() };
+    let mut guest = start(POLL, &limits).await;
+    let before = resident();
+    let fault = guest.call::<_, u32>("hoard", (HANDLES,)).await.unwrap_err();
+    assert!(!matches!(fault, GuestFault::OutOfFuel { .. } | GuestFault::Timeout { .. }), "{fault:?}");
+    let grown = resident().saturating_sub(before);
+    assert!(grown <= limits.memory, "{grown} bytes");
+    drop(guest);
+    // The control: the same guest without the limits on its resources and on its handles.
+    let mut guest = start(POLL, &limits).await;
+    guest.store.set_max_component_handles(usize::MAX);
+    guest.store.data_mut().table().set_max_capacity(usize::MAX);
+    let before = resident();
+    assert_eq!(guest.call::<_, u32>("hoard", (HANDLES,)).await, Ok(HANDLES));
+    let grown = resident().saturating_sub(before);
+    assert!(grown > limits.memory, "{grown} bytes only");
+}
+
 #[tokio::test]
 async fn every_handle_of_a_poll_costs_fuel() {
     let mut guest = start(POLL, &Limits::default()).await;
@@ -142,6 +188,25 @@ async fn every_handle_of_a_poll_costs_fuel() {
         used.push(guest.store.data().fuel_used());
     }
     assert!(used[1] - used[0] >= 1000 * 500, "{used:?}");
+}
+
+#[tokio::test]
+async fn bytes_that_pass_to_and_from_the_host_cost_fuel() {
+    // Names that are refused, which the host has copied by then, and random bytes, which it computes.
+    for (call, fuel_per_byte) in [("header", 1), ("address", 1), ("random", 4)] {
+        let mut guest = start(BYTES, &Limits::default()).await;
+        let mut used = Vec::new();
+        for bytes in [1_u32, 50_001] {
+            let expected = match call {
+                "header" => 0,
+                "address" => 1,
+                _ => bytes,
+            };
+            assert_eq!(guest.call::<_, u32>(call, (bytes,)).await, Ok(expected), "{call}");
+            used.push(guest.store.data().fuel_used());
+        }
+        assert!(used[1] - used[0] >= 50_000 * fuel_per_byte, "{call}: {used:?}");
+    }
 }
 
 #[tokio::test]

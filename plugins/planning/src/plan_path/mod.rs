@@ -161,6 +161,26 @@ impl Game for PlanPath {
         )
     }
 
+    fn describe(&self) -> Option<String> {
+        let is_open =
+            |direction: &Direction| self.position.step(*direction).is_some_and(|cell| self.is_free(cell));
+        let open: Vec<&str> =
+            Direction::ALL.iter().filter(|way| is_open(way)).map(|way| way.word()).collect();
+        let (here, goal) = (self.position, self.goal);
+        let distances = [
+            (here.row.saturating_sub(goal.row), Direction::Up),
+            (goal.row.saturating_sub(here.row), Direction::Down),
+            (here.column.saturating_sub(goal.column), Direction::Left),
+            (goal.column.saturating_sub(here.column), Direction::Right),
+        ];
+        let far: Vec<String> = distances
+            .iter()
+            .filter(|(cells, _)| *cells > 0)
+            .map(|(cells, way)| format!("{cells} {}", way.word()))
+            .collect();
+        Some(format!("Free ways: {}. The goal: {}.", open.join(", "), far.join(" and ")))
+    }
+
     fn draw(&self) -> Svg {
         let mut svg = Svg::board(self.grid.len(), self.width());
         svg.fill(self.cells().filter(|cell| !self.is_free(*cell)), colour::DARK);
@@ -306,6 +326,14 @@ mod tests {
         assert_eq!(puzzle.show(), ".#.\nS.G\nS is at row 1, column 0; G is at row 1, column 2.");
         assert!(puzzle.play(&Direction::Right) && !puzzle.solved());
         assert!(puzzle.play(&Direction::Right) && puzzle.solved());
+    }
+
+    #[test]
+    fn words_say_which_ways_are_free_and_where_the_goal_is() {
+        let mut puzzle = puzzle(&["S#.", "..G"]).unwrap();
+        assert_eq!(puzzle.describe().unwrap(), "Free ways: down. The goal: 1 down and 2 right.");
+        puzzle.play(&Direction::Down);
+        assert_eq!(puzzle.describe().unwrap(), "Free ways: up, right. The goal: 2 right.");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! A domain for tests. Agents append lines to a board and are rewarded for the share of lower-case vowels in
 //! them: even a tiny random model gets a positive reward and can improve it. For tests of faults and of
-//! randomness, the environment can be set to trap and draws from the episode's random stream.
+//! randomness, the environment can be set to trap and draws from the episode's random stream. For tests of
+//! tool calls, an agent has a tool that counts vowels.
 
 use pl_sdk::prelude::*;
+use pl_sdk::{Tool, ToolCall};
 
 /// The lines so far, and the numbers drawn so far.
 #[derive(Serialize, Deserialize)]
@@ -51,9 +53,13 @@ fn draw() -> f64 {
     (random::next() >> 11) as f64 / (1u64 << 53) as f64
 }
 
+/// Returns the number of lower-case vowels.
+fn count_vowels(text: &str) -> usize {
+    text.chars().filter(|c| "aeiou".contains(*c)).count()
+}
+
 fn share(line: &str) -> f64 {
-    let vowels = line.chars().filter(|c| "aeiou".contains(*c)).count();
-    vowels as f64 / line.chars().count().max(1) as f64
+    count_vowels(line) as f64 / line.chars().count().max(1) as f64
 }
 
 impl Environment for Board {
@@ -131,6 +137,49 @@ impl Agent for Writer {
     }
 }
 
+/// Agent that writes a line, and has a tool for it.
+pub struct Counter;
+
+/// Arguments of the tool `vowels`.
+#[derive(Deserialize)]
+struct CountArguments {
+    of: String,
+}
+
+/// Schema of [`CountArguments`].
+const COUNT_ARGUMENTS: &str =
+    r#"{"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]}"#;
+
+impl Agent for Counter {
+    const NAME: &'static str = "counter";
+    const DOC: &'static str = "Writes a line, with a tool that counts the vowels of a text.";
+    type Settings = NoSettings;
+    type View = BoardView;
+    type Action = String;
+
+    fn prompt(_: &NoSettings, view: &BoardView, turn: &Turn) -> Result<Option<Request>> {
+        let mut request = Request::user(format!("{} {}", turn.agent, view.topic));
+        request.tools.push(Tool {
+            name: "vowels".to_owned(),
+            description: "Counts the vowels of a text.".to_owned(),
+            parameters: COUNT_ARGUMENTS.to_owned(),
+        });
+        Ok(Some(request))
+    }
+
+    fn call_tools(_: &NoSettings, _: &BoardView, calls: &[ToolCall]) -> Result<Option<Vec<String>>> {
+        let result = |call: &ToolCall| match serde_json::from_str::<CountArguments>(&call.arguments) {
+            Ok(arguments) if call.name == "vowels" => count_vowels(&arguments.of).to_string(),
+            _ => format!("there is no tool {} with these arguments", call.name),
+        };
+        Ok(Some(calls.iter().map(result).collect()))
+    }
+
+    fn parse(_: &NoSettings, _: &BoardView, completion: &Completion) -> Result<String> {
+        Ok(completion.text.clone())
+    }
+}
+
 /// Reward for vowels.
 pub struct Vowels;
 
@@ -189,4 +238,4 @@ impl Reward for Finale {
     }
 }
 
-pl_sdk::export! { environments: [Board], agents: [Writer], rewards: [Vowels, Finale] }
+pl_sdk::export! { environments: [Board], agents: [Writer, Counter], rewards: [Vowels, Finale] }

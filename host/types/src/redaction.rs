@@ -1,0 +1,106 @@
+//! Addresses without their secrets, for recordings and messages.
+
+/// Text in the place of a secret.
+const REDACTED: &str = "REDACTED";
+
+/// Names of parameters whose values are secrets, in lower case and without `-` and `_`.
+const SECRETS: [&str; 14] = [
+    "auth",
+    "authorization",
+    "credential",
+    "jwt",
+    "key",
+    "passwd",
+    "password",
+    "pwd",
+    "secret",
+    "session",
+    "sid",
+    "sig",
+    "signature",
+    "token",
+];
+
+/// Ends of longer names of such parameters: `api_key`, `access_token`, `X-Amz-Signature`.
+const SECRET_ENDS: [&str; 10] = [
+    "accesskey",
+    "apikey",
+    "credential",
+    "password",
+    "secret",
+    "secretkey",
+    "sessionid",
+    "signature",
+    "subscriptionkey",
+    "token",
+];
+
+/// Returns an address, or a method and an address, with `REDACTED` in the place of user information and of the values of
+/// parameters that usually are keys, tokens or passwords. Secrets in its path, or under other names, stay. One that was
+/// redacted before is returned as it is.
+pub fn redact_address(address: &str) -> String {
+    let (address, query) = match address.split_once('?') {
+        Some((address, query)) => (address, Some(query)),
+        None => (address, None),
+    };
+    let address = redact_user(address);
+    match query {
+        Some(query) => {
+            let parameters: Vec<String> = query.split('&').map(redact_parameter).collect();
+            format!("{address}?{}", parameters.join("&"))
+        }
+        None => address,
+    }
+}
+
+fn redact_user(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://{REDACTED}@{host}{path}"),
+        None => address.to_owned(),
+    }
+}
+
+fn redact_parameter(parameter: &str) -> String {
+    match parameter.split_once('=') {
+        Some((name, value)) if !value.is_empty() && is_secret(name) => format!("{name}={REDACTED}"),
+        _ => parameter.to_owned(),
+    }
+}
+
+fn is_secret(name: &str) -> bool {
+    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    let name: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+    SECRETS.contains(&name.as_str()) || SECRET_ENDS.iter().any(|end| name.ends_with(*end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_keys_and_tokens_are_redacted_and_nothing_else() {
+        for (address, expected) in [
+            ("https://a.org/search?q=keys&key=k1&page=2", "https://a.org/search?q=keys&key=REDACTED&page=2"),
+            ("GET https://a.org/?API-Key=k1", "GET https://a.org/?API-Key=REDACTED"),
+            (
+                "http://a.org?access_token=t&X-Amz-Signature=s=",
+                "http://a.org?access_token=REDACTED&X-Amz-Signature=REDACTED",
+            ),
+            ("POST http://me:pass@a.org:1/x?sig=s", "POST http://REDACTED@a.org:1/x?sig=REDACTED"),
+            ("https://me@a.org", "https://REDACTED@a.org"),
+        ] {
+            assert_eq!(redact_address(address), expected);
+            assert_eq!(redact_address(expected), expected, "once more");
+        }
+        for address in [
+            "GET http://127.0.0.1:80/one",
+            "https://a.org/@user/x?max_tokens=8&monkey=1&keyword=b&key=&token",
+            "https://a.org/?at=me@b.org&next=http://c@d.org/",
+            "not an address",
+        ] {
+            assert_eq!(redact_address(address), address);
+        }
+    }
+}
