@@ -75,7 +75,10 @@ fn every_example_passes_check() {
             "sokoban L2",
             "sokoban-l0 L0",
             "sokoban-l1 L1",
-            "sudoku L1"
+            "sudoku L1",
+            "walk L2",
+            "walk-l0 L0",
+            "walk-l1 L1"
         ]
     );
 }

@@ -107,17 +107,18 @@ function actionBlock(action, completion) {
   return h("div", { class: "action" }, h("span", { class: "dim" }, "does "), h("code", {}, JSON.stringify(value)));
 }
 
-/** The turn of one agent in one branch. */
+/** The turn of one agent in one branch. `tokensLink` returns the address of the tokens of a model call, or null. */
 function turnBlock(turn, branch, tokensLink) {
   const reward = branch.rewards.find((one) => one.agent === turn.agent);
+  const tokens = (call) => tokensLink(call) && h("a", { href: tokensLink(call), class: "small" }, "tokens");
   return h(
     "div",
     { class: "turn" },
-    h("div", { class: "turnhead" }, h("b", {}, turn.agent), " writes ", h("span", { class: "dim" }, `${number(turn.tokens)} tokens`), turn.finish === "length" && badge("unsolved", "cut off"), h("span", { class: "space" }), reward && rewardChip(reward), tokensLink && h("a", { href: tokensLink, class: "small" }, "tokens")),
+    h("div", { class: "turnhead" }, h("b", {}, turn.agent), " writes ", h("span", { class: "dim" }, `${number(turn.tokens)} tokens`), turn.finish === "length" && badge("unsolved", "cut off"), h("span", { class: "space" }), reward && rewardChip(reward), tokens(0)),
     prose(turn.text),
-    (turn.follow_ups ?? []).map((later) => [
+    (turn.follow_ups ?? []).map((later, index) => [
       later.tool_results.map((result) => code(result, "tool result")),
-      later.finish && h("div", { class: "turnhead" }, "writes ", h("span", { class: "dim" }, `${number(later.tokens)} tokens`), later.finish === "length" && badge("unsolved", "cut off")),
+      later.finish && h("div", { class: "turnhead" }, "writes ", h("span", { class: "dim" }, `${number(later.tokens)} tokens`), later.finish === "length" && badge("unsolved", "cut off"), h("span", { class: "space" }), tokens(index + 1)),
       prose(later.text),
     ]),
     actionBlock(turn.action, turn.text),
@@ -182,7 +183,7 @@ export function faultBlock(fault) {
 /** All that happened in one branch of a node visit. */
 export function branchBlocks(context, visit, branch) {
   return [
-    ...branch.turns.map((turn) => turnBlock(turn, branch, context.tokens(turn, visit, branch))),
+    ...branch.turns.map((turn) => turnBlock(turn, branch, (call) => context.tokens(turn, visit, branch, call))),
     ...logBlocks(branch.logs).flat(),
     ...outcomeBlock(branch).filter(Boolean),
     branch.turns.length === 0 && branch.rewards.length > 0 ? h("div", {}, branch.rewards.map(rewardChip)) : "",

@@ -16,7 +16,7 @@ export async function episodePage({ element, parameters, signal }) {
   const context = {
     run,
     episode,
-    tokens: (turn, visit, branch) => link("tokens", { run, episode: episode.episode, agent: turn.agent, visit: visit.node_visit, branch: branch.branch }),
+    tokens: (turn, visit, branch, call) => link("tokens", { run, episode: episode.episode, agent: turn.agent, visit: visit.node_visit, branch: branch.branch, call }),
     // Where episodes are played, a turn that a model wrote can be played again.
     play: (visit) => (checkpoints && visit.prompts.length ? link("play", { run, episode: episode.episode, visit: visit.node_visit }) : null),
   };

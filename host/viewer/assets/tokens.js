@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { h, notes, number, percent, select } from "./dom.js";
-import { link, setParameters } from "./navigation.js";
+import { address, go, link, setParameters } from "./navigation.js";
 
 /** Colourings: the class of a token, and the legend. */
 const COLOURINGS = {
@@ -36,7 +36,7 @@ function level(value, bounds, prefix) {
 const CLIPPED = ["no", "yes: outside of the range of ratios", "yes: at the bound for negative advantages"];
 
 export async function tokensPage({ element, parameters, signal }) {
-  const names = ["run", "episode", "agent", "visit", "branch"];
+  const names = ["run", "episode", "agent", "visit", "branch", "call"];
   const position = Object.fromEntries(names.map((name) => [name, parameters.get(name) ?? (name === "visit" || name === "branch" ? "0" : "")]));
   const view = await ask("tokens", position, signal);
   const state = { position, view, signal, pass: Math.min(view.passes.length - 1, Number(parameters.get("pass") ?? 0)), colour: parameters.get("colour") ?? "probability", selected: null };
@@ -45,7 +45,7 @@ export async function tokensPage({ element, parameters, signal }) {
   state.body = h("div", {});
   const { run, episode, agent, visit, branch } = position;
   element.replaceChildren(
-    h("div", { class: "title" }, h("h1", {}, `Tokens of ${agent}`), h("a", { href: link("episode", { run, episode }) }, episode.replace(/#0$/, "")), h("span", { class: "dim" }, `turn ${Number(visit) + 1}, candidate ${Number(branch) + 1}`)),
+    h("div", { class: "title" }, h("h1", {}, `Tokens of ${agent}`), h("a", { href: link("episode", { run, episode }) }, episode.replace(/#0$/, "")), h("span", { class: "dim" }, `turn ${Number(visit) + 1}, candidate ${Number(branch) + 1}${view.calls > 1 ? `, call ${view.call + 1}` : ""}`)),
     notes(view.notes) ?? "",
     summary(view),
     state.body,
@@ -79,10 +79,14 @@ function draw(state) {
     draw(state);
   };
   const passes = view.passes.map((pass, index) => [String(index), `${pass.epoch + 1}, after ${number(pass.optimizer_steps)} optimiser steps`]);
+  const calls = Array.from({ length: view.calls }, (_, call) => [String(call), `${call + 1} of ${view.calls}`]);
+  // Another completion: its page.
+  const openCall = (call) => go(link("tokens", { ...Object.fromEntries(address().parameters), call }));
   state.body.replaceChildren(
     h(
       "div",
       { class: "controls" },
+      calls.length > 1 && select("Model call", calls, String(view.call), openCall),
       view.passes.length > 0 && select("Colour", Object.entries(COLOURINGS).map(([name, one]) => [name, one.title]), state.colour, (value) => change("colour", value)),
       passes.length > 1 && select("Pass of the update", passes, String(state.pass), (value) => change("pass", Number(value))),
       h("div", { class: "tokenscale dim" }, `${colouring.title}: `, colouring.legend.map(([kind, text]) => h("span", { class: `token ${kind}` }, text)), view.passes.length > 0 && h("span", { class: "token clipped" }, "clipped")),

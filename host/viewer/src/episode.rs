@@ -155,6 +155,12 @@ impl AgentTurn {
     fn pending(&mut self) -> Option<&mut FollowUp> {
         self.follow_ups.last_mut().filter(|last| last.finish.is_empty())
     }
+
+    /// Returns the later completions. Tool results have none if the episode ended before it, or if their prompt was
+    /// too long.
+    pub(crate) fn later_completions(&self) -> impl Iterator<Item = &FollowUp> {
+        self.follow_ups.iter().filter(|later| !later.finish.is_empty())
+    }
 }
 
 /// Outcome of a step.
@@ -174,7 +180,7 @@ pub struct Reward {
     pub reward: f64,
     /// Tree: difference from the mean over the siblings that were scored.
     pub relative: Option<f64>,
-    /// Mean advantage of the completion's tokens. `None` if the update has recorded none.
+    /// Mean advantage of the tokens of the turn's last completion. `None` if the update has recorded none.
     pub advantage: Option<f64>,
 }
 

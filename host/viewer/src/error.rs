@@ -31,8 +31,11 @@ pub enum Error {
     #[error("the run {run} has no episode {episode}; `pl-host replay {run}` lists all of them")]
     UnknownEpisode { run: String, episode: String },
     /// There is no such completion.
-    #[error("episode {episode} has no completion of {agent} at node visit {visit}, branch {branch}")]
-    UnknownCompletion { episode: String, agent: String, visit: u32, branch: u32 },
+    #[error(
+        "episode {episode} has no completion of {agent} at node visit {visit}, branch {branch}{}",
+        call.map_or_else(String::new, |call| format!(", call {call}"))
+    )]
+    UnknownCompletion { episode: String, agent: String, visit: u32, branch: u32, call: Option<u32> },
     /// A part of a run folder is a link, which may lead out of it.
     #[error("{} is a link; files of a run are only read inside of its folder", path.display())]
     Link { path: PathBuf },

@@ -215,7 +215,7 @@ fn examples(episode: &EpisodeDetails) -> Vec<Value> {
         for prompt in &visit.prompts {
             let Some((turn, reward)) = scored(branch, &prompt.agent) else { continue };
             let first = (&prompt.text, &turn.text);
-            let later = turn.follow_ups.iter().map(|later| (&later.prompt, &later.text));
+            let later = turn.later_completions().map(|later| (&later.prompt, &later.text));
             lines.extend(std::iter::once(first).chain(later).map(|(asked, text)| {
                 json!({
                     "prompt": asked, "completion": text,

@@ -209,11 +209,12 @@ struct TokensRequest {
     agent: String,
     visit: u32,
     branch: u32,
+    call: Option<u32>,
 }
 
 async fn tokens(State(server): Shared, Query(asked): Query<TokensRequest>) -> Response {
-    let TokensRequest { run, episode, agent, visit, branch } = asked;
-    let position = CompletionPosition { agent, visit, branch };
+    let TokensRequest { run, episode, agent, visit, branch, call } = asked;
+    let position = CompletionPosition { agent, visit, branch, call };
     read(&server, move |viewer| viewer.tokens(&run, &episode, &position)).await
 }
 
@@ -228,8 +229,8 @@ async fn gradient(
     Query(asked): Query<TokensRequest>,
     Query(token): Query<GradientRequest>,
 ) -> Response {
-    let TokensRequest { run, episode, agent, visit, branch } = asked;
-    let position = CompletionPosition { agent, visit, branch };
+    let TokensRequest { run, episode, agent, visit, branch, call } = asked;
+    let position = CompletionPosition { agent, visit, branch, call };
     let token = TokenPosition { epoch: token.epoch, token: token.token };
     read(&server, move |viewer| viewer.gradient(&run, &episode, &position, &token)).await
 }

@@ -20,6 +20,8 @@ pub(crate) struct CompletionPosition {
     pub(crate) agent: String,
     pub(crate) visit: u32,
     pub(crate) branch: u32,
+    /// Number of model calls before it in the turn. `None` for the last one.
+    pub(crate) call: Option<u32>,
 }
 
 /// A token of a completion in a pass of an update.
@@ -33,6 +35,10 @@ pub(crate) struct TokenPosition {
 #[derive(Debug, Serialize)]
 pub(crate) struct TokenView {
     tokens: Vec<Token>,
+    /// Number of model calls before it in the turn.
+    call: u32,
+    /// Number of model calls of the turn.
+    calls: u32,
     /// Fields of the step file. `None` for episodes that are not trained on.
     recorded: Option<Recorded>,
     /// Passes of the update over the completion. Empty if none is recorded.
@@ -79,10 +85,10 @@ pub(crate) fn read(
     workflows: &dyn Workflows,
 ) -> Result<TokenView, Error> {
     let agent = &position.agent;
-    let ids = completion(trace, position).ok_or_else(|| unknown(name, position))?;
+    let sampled = completion(trace, position).ok_or_else(|| unknown(name, position))?;
     let mut notes = Vec::new();
     let evaluation = name.parse::<EpisodeId>().ok().and_then(|id| id.evaluation);
-    let transition = transition(run, name, position, &ids)?;
+    let transition = transition(run, name, position, &sampled)?;
     let mut passes = Vec::new();
     match &transition {
         None => notes.push(
@@ -106,7 +112,7 @@ pub(crate) fn read(
         }
     };
     let text = |id: u32| tokenizer.as_ref().map(|tokenizer| tokenizer.text(&[id]));
-    let tokens = ids.iter().enumerate().map(|(index, id)| {
+    let tokens = sampled.tokens.iter().enumerate().map(|(index, id)| {
         let support = transition.as_ref().and_then(|t| t.support.as_ref()?.get(index));
         let support = support.filter(|support| !support.is_empty());
         Token {
@@ -117,7 +123,9 @@ pub(crate) fn read(
             alternatives: alternatives(support.map(Vec::as_slice).unwrap_or_default(), tokenizer.as_deref()),
         }
     });
-    Ok(TokenView { tokens: tokens.collect(), recorded: transition.map(recorded), passes, notes })
+    let tokens = tokens.collect();
+    let SampledCompletion { call, calls, .. } = sampled;
+    Ok(TokenView { tokens, call, calls, recorded: transition.map(recorded), passes, notes })
 }
 
 /// Explains the gradient of a token.
@@ -129,8 +137,8 @@ pub(crate) fn gradient(
     token: &TokenPosition,
     workflows: &dyn Workflows,
 ) -> Result<Value, Error> {
-    let ids = completion(trace, position).ok_or_else(|| unknown(name, position))?;
-    let transition = transition(run, name, position, &ids)?.ok_or_else(|| unknown(name, position))?;
+    let sampled = completion(trace, position).ok_or_else(|| unknown(name, position))?;
+    let transition = transition(run, name, position, &sampled)?.ok_or_else(|| unknown(name, position))?;
     let records = records(run, &transition.key)?;
     let record = records.iter().find(|record| record.epoch == token.epoch);
     let record = record.ok_or_else(|| unknown(name, position))?;
@@ -138,8 +146,8 @@ pub(crate) fn gradient(
 }
 
 fn unknown(name: &str, position: &CompletionPosition) -> Error {
-    let CompletionPosition { agent, visit, branch } = position.clone();
-    Error::UnknownCompletion { episode: name.to_owned(), agent, visit, branch }
+    let CompletionPosition { agent, visit, branch, call } = position.clone();
+    Error::UnknownCompletion { episode: name.to_owned(), agent, visit, branch, call }
 }
 
 /// Finds the row of a completion. Evaluations have none.
@@ -147,10 +155,10 @@ fn transition(
     run: &FoundRun,
     name: &str,
     position: &CompletionPosition,
-    ids: &[u32],
+    sampled: &SampledCompletion,
 ) -> Result<Option<Transition>, Error> {
     match name.parse::<EpisodeId>().ok().filter(|id| id.evaluation.is_none()) {
-        Some(id) => find(run, &id, position, ids),
+        Some(id) => find(run, &id, position, sampled),
         None => Ok(None),
     }
 }
@@ -160,17 +168,30 @@ fn alternatives(support: &[u32], tokenizer: Option<&dyn TokenTexts>) -> Vec<Stri
     support.iter().take(LARGEST_SUPPORT).map(|id| tokenizer.text(&[*id])).collect()
 }
 
-/// Returns the token ids of a completion in a trace: of the last attempt at its candidate.
-fn completion(trace: &TraceRecord<Full>, position: &CompletionPosition) -> Option<Vec<u32>> {
-    let events = trace.events.iter().rev().filter(|event| {
+/// A completion of a trace, with its place in its turn.
+struct SampledCompletion {
+    tokens: Vec<u32>,
+    call: u32,
+    calls: u32,
+}
+
+/// Finds a completion in a trace: of the last attempt at its candidate.
+fn completion(trace: &TraceRecord<Full>, position: &CompletionPosition) -> Option<SampledCompletion> {
+    let events = trace.events.iter().filter(|event| {
         event.position.node_visit == position.visit
             && event.position.candidate.map_or(0, |candidate| candidate.branch) == position.branch
             && event.position.agent.as_ref() == Some(&position.agent)
     });
-    events.into_iter().find_map(|event| match &event.kind {
-        Kind::Completion(completion) => Some(completion.tokens.clone()),
+    let completions = events.filter_map(|event| match &event.kind {
+        Kind::Completion(completion) => Some((event.position.candidate, &completion.tokens)),
         _ => None,
-    })
+    });
+    let completions: Vec<_> = completions.collect();
+    let (last_attempt, _) = completions.last()?;
+    let calls: Vec<_> = completions.iter().filter(|(attempt, _)| attempt == last_attempt).collect();
+    let call = position.call.map_or(calls.len() - 1, |call| call as usize);
+    let (_, tokens) = calls.get(call)?;
+    Some(SampledCompletion { tokens: tokens.to_vec(), call: call as u32, calls: calls.len() as u32 })
 }
 
 /// Finds the row of a completion. Returns `None` if the episode was not trained on: its attempt failed, or the
@@ -179,7 +200,7 @@ fn find(
     run: &FoundRun,
     id: &EpisodeId,
     position: &CompletionPosition,
-    ids: &[u32],
+    sampled: &SampledCompletion,
 ) -> Result<Option<Transition>, Error> {
     let path = RunFolder::step_file(&run.root, step_of(run, id.step, id.task)?);
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -188,13 +209,13 @@ fn find(
     }
     let table = StepTable::open(&path)?;
     for (row, key) in table.keys()?.into_iter().enumerate() {
-        let wanted = (id.step, id.task, id.sample, position.visit, position.branch);
-        if (key.step, key.task, key.sample, key.node_visit, key.branch) != wanted {
+        let wanted = (id.step, id.task, id.sample, position.visit, position.branch, sampled.call);
+        if (key.step, key.task, key.sample, key.node_visit, key.branch, key.call) != wanted {
             continue;
         }
         let transition = table.transition(row)?;
         // An attempt that failed has the position of the one that was trained on.
-        let same = |t: &Transition| t.agent == position.agent && t.completion == ids;
+        let same = |t: &Transition| t.agent == position.agent && t.completion == sampled.tokens;
         if let Some(transition) = transition.filter(same) {
             return Ok(Some(transition));
         }

@@ -142,6 +142,19 @@ pub const EXPERIMENTS: &[Experiment] = &[
         )
     },
     Experiment {
+        swapped: Some(Swapped { arm: "L2", settings: &["rows.policy=level", "columns.policy=upright"] }),
+        ..experiment(
+            "walk",
+            20,
+            &[
+                arm("L2", "walk.mas"),
+                arm("L1", "walk-l1.mas"),
+                arm("single", "walk-l0.mas"),
+                control("walk.mas"),
+            ],
+        )
+    },
+    Experiment {
         // Rooms of 3 x 3 cells and one or two pushes: the untrained team solves one in six. Divided by the deviation of its
         // own group, the cost of a move would count as much in a group without a solution as the goal does in others.
         settings: &["rooms.level=1", "train.scale=batch", "test.every=20", "test.limit=100"],

@@ -24,6 +24,7 @@ const SCHEMA: &str = "message completions {
     required int32 turn (INTEGER(32, false));
     required int32 node_visit (INTEGER(32, false));
     required int32 branch (INTEGER(32, false));
+    required int32 call (INTEGER(32, false));
     required boolean taken;
     optional binary prompt (STRING);
     required binary completion (STRING);
@@ -48,6 +49,8 @@ struct Completion {
     turn: u32,
     node_visit: u32,
     branch: u32,
+    /// Number of model calls before it in the turn.
+    call: u32,
     /// True if the episode went on from this completion.
     taken: bool,
     prompt: Option<String>,
@@ -121,6 +124,7 @@ impl<W: Write + Send> TableWriter<W> {
         columns.values::<Int32Type>(rows, |row| row.turn as i32)?;
         columns.values::<Int32Type>(rows, |row| row.node_visit as i32)?;
         columns.values::<Int32Type>(rows, |row| row.branch as i32)?;
+        columns.values::<Int32Type>(rows, |row| row.call as i32)?;
         columns.values::<BoolType>(rows, |row| row.taken)?;
         columns.optional_texts(rows, |row| row.prompt.as_deref())?;
         columns.texts(rows, |row| &row.completion)?;
@@ -140,8 +144,9 @@ fn add_branch(rows: &mut Vec<Completion>, episode: &EpisodeDetails, visit: &Node
         let reward = branch.rewards.iter().find(|reward| reward.agent == turn.agent);
         let first = (prompt.and_then(|prompt| prompt.text.clone()), &turn.text, &turn.finish, turn.tokens);
         let later =
-            turn.follow_ups.iter().map(|own| (own.prompt.clone(), &own.text, &own.finish, own.tokens));
-        rows.extend(std::iter::once(first).chain(later).map(|(asked, text, finish, tokens)| Completion {
+            turn.later_completions().map(|own| (own.prompt.clone(), &own.text, &own.finish, own.tokens));
+        let calls = (0..).zip(std::iter::once(first).chain(later));
+        rows.extend(calls.map(|(call, (asked, text, finish, tokens))| Completion {
             episode: episode.episode.clone(),
             step: episode.step,
             set: episode.set.clone(),
@@ -151,6 +156,7 @@ fn add_branch(rows: &mut Vec<Completion>, episode: &EpisodeDetails, visit: &Node
             turn: prompt.map_or(0, |prompt| prompt.visit),
             node_visit: visit.node_visit,
             branch: branch.branch,
+            call,
             taken: visit.is_taken(branch),
             prompt: asked,
             completion: text.clone(),

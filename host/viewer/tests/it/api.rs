@@ -3,7 +3,7 @@
 use pl_record::{TraceFile, Traces};
 use serde_json::{Value, json};
 
-use crate::recorded::{HOSTILE, HOSTILE_DRAWING, create, example, flat, ids};
+use crate::recorded::{HOSTILE, HOSTILE_DRAWING, completion, create, event, example, flat, ids, tool_calls};
 use crate::server::Server;
 
 #[test]
@@ -160,6 +160,49 @@ fn tokens_have_the_log_probs_of_their_own_row() {
     assert!(evaluated["notes"][0].as_str().unwrap().contains("No log-probabilities"));
     let missing = server.get("/api/tokens?run=math&episode=1.0.0&agent=tool&visit=0&branch=5");
     assert_eq!(missing.status, 404);
+}
+
+#[test]
+fn every_model_call_of_a_turn_has_its_own_row_also_if_they_sampled_the_same() {
+    let runs = tempfile::tempdir().unwrap();
+    tool_calls(runs.path(), "tools");
+    let server = Server::start(runs.path());
+    let path = |call: &str| {
+        format!("/api/tokens?run=tools&episode=1.0.0&agent=tool&visit=0&branch=0&epoch=0&token=1{call}")
+    };
+    let numbers = |call: &str| {
+        let view = server.get(&path(call)).json();
+        let gradient = server.get(&path(call).replace("tokens", "gradient")).json();
+        let (sampled, trained) = (&view["tokens"][1], &view["passes"][0]);
+        assert_eq!(gradient["terms"][0]["value"], trained["advantages"][1]);
+        assert_eq!(gradient["derivative"], sampled["logprob"]);
+        json!([view["call"], view["calls"], sampled["logprob"], trained["advantages"][1]])
+    };
+    let (first, last) = (json!([0, 2, -0.125, 0.5]), json!([1, 2, -0.5, 0.25]));
+    assert_eq!((numbers("&call=0"), numbers("&call=1")), (first, last.clone()));
+    assert_eq!(numbers(""), last, "addresses without a call lead to the last one");
+    let missing = server.get(&path("&call=2"));
+    assert!(missing.status == 404 && missing.body.contains("branch 0, call 2"), "{missing:?}");
+}
+
+#[test]
+fn model_calls_of_an_earlier_attempt_at_a_candidate_are_not_counted() {
+    let runs = tempfile::tempdir().unwrap();
+    let root = example(runs.path(), "math", 0);
+    let attempt = |retry: u32, text: &str| {
+        let mut event = event(0, Some(0), Some("tool"), completion(text));
+        event["position"]["candidate"]["retry"] = json!(retry);
+        event
+    };
+    let mut trace = flat("train", 3, 0, 0, "six", 1.0);
+    trace["events"] = json!([attempt(0, "four"), attempt(0, "five"), attempt(1, "six")]);
+    Traces::for_run(&root).write(&TraceFile { step: 3, evaluation: None }, &[trace]).unwrap();
+    let server = Server::start(runs.path());
+    let path = "/api/tokens?run=math&episode=3.0.0&agent=tool&visit=0&branch=0";
+    let view = server.get(path).json();
+    assert_eq!((&view["call"], &view["calls"]), (&json!(0), &json!(1)));
+    assert_eq!((&view["tokens"][0]["text"], &view["tokens"][1]["text"]), (&json!("s"), &json!("i")));
+    assert_eq!(server.get(&format!("{path}&call=1")).status, 404);
 }
 
 /// Tasks of step 1 that ended late were trained on by the update of step 2, whose files have their rows.

@@ -4,7 +4,7 @@ use pl_record::{TraceFile, Traces};
 use pl_testing::chromium::Page;
 use serde_json::json;
 
-use crate::recorded::{create, event, example, flat};
+use crate::recorded::{create, event, example, flat, tool_calls};
 use crate::server::Server;
 
 /// Addresses of the pages of the recorded example, an element that each has once it is drawn, and texts of it.
@@ -237,6 +237,27 @@ fn the_keyboard_leads_from_the_runs_to_the_reason_of_a_gradient() {
     page.wait_for("document.querySelector('.explanation')?.innerText.includes('a token of tool')");
     page.press("?");
     page.wait_for("document.querySelector('dialog[open]')");
+}
+
+#[test]
+fn the_tokens_of_every_model_call_of_a_turn_can_be_chosen() {
+    let runs = tempfile::tempdir().unwrap();
+    tool_calls(runs.path(), "tools");
+    let server = Server::start(runs.path());
+    let Some(mut page) = open(&server) else { return };
+    page.go("#episode?run=tools&episode=1.0.0", ".turn");
+    let links =
+        "[...document.querySelectorAll('.turn a')].map((one) => one.hash.match(/call=([0-9]+)/)?.[1])";
+    assert_eq!(page.eval(links), json!(["0", "1"]), "the results that no longer fitted have no completion");
+    page.go("#tokens?run=tools&episode=1.0.0&agent=tool&visit=0&branch=0", ".token.p3");
+    let call = "[...document.querySelectorAll('label')].find((one) => one.textContent.startsWith('Model call'))\
+                ?.querySelector('select')";
+    assert_eq!(page.eval(&format!("{call}.value")), "1", "the last one");
+    page.screenshot("tokens-call");
+    page.eval(&format!("{{ const s = {call}; s.value = '0'; s.dispatchEvent(new Event('change')); }}"));
+    page.wait_for("document.querySelector('.title').innerText.includes('call 1')");
+    assert_eq!(page.eval(&format!("{call}.value")), "0");
+    assert!(page.eval("location.hash").as_str().unwrap().contains("call=0"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Exports of a recorded run.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -9,9 +10,9 @@ use pl_testing::{Requirement, skip_or_fail};
 use pl_viewer::{Error, ExportFormat, export};
 use serde_json::{Value, json};
 
-use crate::recorded::{HOSTILE, Letters, example};
+use crate::recorded::{HOSTILE, Letters, TOOL_CALL, example, tool_calls};
 
-fn lines(run: &std::path::Path, format: ExportFormat) -> Vec<Value> {
+fn lines(run: &Path, format: ExportFormat) -> Vec<Value> {
     let mut out = Vec::new();
     let exported = export(run, format, &Letters, &mut out).unwrap();
     let lines: Vec<Value> =
@@ -97,21 +98,27 @@ fn fields(row: &Row) -> Value {
         Field::Str(text) => json!(text),
         Field::Bool(flag) => json!(flag),
         Field::Double(number) => json!(number),
+        Field::UInt(number) => json!(number),
         _ => Value::Null,
     };
     row.get_column_iter().map(|(name, field)| (name.clone(), value(field))).collect()
+}
+
+/// Exports the completions of a run as a table and returns its rows.
+fn table(run: &Path) -> Vec<Value> {
+    let mut file = tempfile::tempfile().unwrap();
+    let exported = export(run, ExportFormat::Table, &Letters, &mut file).unwrap();
+    let reader = SerializedFileReader::new(file).unwrap();
+    let rows: Vec<Row> = reader.get_row_iter(None).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(rows.len() as u64, exported.lines);
+    rows.iter().map(fields).collect()
 }
 
 #[test]
 fn a_table_has_a_row_per_completion() {
     let runs = tempfile::tempdir().unwrap();
     let run = example(runs.path(), "math", 0);
-    let mut file = tempfile::tempfile().unwrap();
-    let exported = export(&run, ExportFormat::Table, &Letters, &mut file).unwrap();
-    let reader = SerializedFileReader::new(file).unwrap();
-    let rows: Vec<Row> = reader.get_row_iter(None).unwrap().collect::<Result<_, _>>().unwrap();
-    assert_eq!(rows.len() as u64, exported.lines);
-    let rows: Vec<Value> = rows.iter().map(fields).collect();
+    let rows = table(&run);
     let tree: Vec<&Value> = rows.iter().filter(|row| row["episode"] == "1.2.0#0").collect();
     let candidates: Vec<(&Value, &Value)> =
         tree.iter().map(|row| (&row["completion"], &row["taken"])).collect();
@@ -119,6 +126,19 @@ fn a_table_has_a_row_per_completion() {
     assert!(candidates.contains(&(&"candidate 0".into(), &false.into())), "{candidates:?}");
     assert_eq!((&tree[0]["prompt"], &tree[0]["reward"]), (&"go".into(), &0.0.into()));
     assert_eq!(tree[0]["failure"], Value::Null);
+}
+
+#[test]
+fn every_model_call_of_a_turn_is_a_completion_and_tool_results_without_one_are_none() {
+    let runs = tempfile::tempdir().unwrap();
+    let run = tool_calls(runs.path(), "tools");
+    let examples = lines(&run, ExportFormat::Examples);
+    let completions: Vec<&Value> = examples.iter().map(|line| &line["completion"]).collect();
+    assert_eq!(completions, [TOOL_CALL, TOOL_CALL]);
+    assert_eq!(examples[1]["prompt"], "6");
+    let rows = table(&run);
+    let calls: Vec<(&Value, &Value)> = rows.iter().map(|row| (&row["call"], &row["prompt"])).collect();
+    assert_eq!(calls, [(&json!(0), &examples[0]["prompt"]), (&json!(1), &json!("6"))]);
 }
 
 #[test]

@@ -16,6 +16,9 @@ pub const HOSTILE: &str =
 pub const HOSTILE_DRAWING: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" onload=\"parent.document.title='owned'\">\
     <script>parent.document.title='owned'</script><image href=\"/api/runs\"/></svg>";
 
+/// What both model calls of the turn of [`tool_calls`] have sampled.
+pub const TOOL_CALL: &str = "add(2, 4)";
+
 /// Workflows whose token ids are the letters of the texts.
 pub struct Letters;
 
@@ -126,6 +129,29 @@ pub fn example(runs: &Path, name: &str, seed: u64) -> PathBuf {
     root
 }
 
+/// Creates a run of one episode, whose turn has two model calls that sampled the same tokens. The tool's results of
+/// the second one no longer fit the context.
+pub fn tool_calls(runs: &Path, name: &str) -> PathBuf {
+    let (root, folder) = create(runs, name, 0);
+    let mut trace = flat("train", 1, 0, 0, TOOL_CALL, 1.0);
+    let of_tool = |kind: Value| event(0, None, Some("tool"), kind);
+    let results = || of_tool(json!({ "tool_results": ["6"] }));
+    let prompted = of_tool(json!({ "prompted": { "visit": 0, "prompt": ids("6") } }));
+    // Behind the first completion.
+    let later = [results(), prompted, of_tool(completion(TOOL_CALL)), results()];
+    trace["events"].as_array_mut().unwrap().splice(3..3, later);
+    Traces::for_run(&root).write(&TraceFile { step: 1, evaluation: None }, &[trace]).unwrap();
+    let tokens = ids(TOOL_CALL).len();
+    let first = Transition { final_call: false, action: "null".into(), ..transition(TOOL_CALL) };
+    let mut last = Transition { logprobs: vec![-0.5; tokens], ..transition(TOOL_CALL) };
+    last.key.call = 1;
+    folder.write_step(1, &[first, last]).unwrap();
+    let mut records = [trained(0, 0, tokens, 0.5), trained(0, 0, tokens, 0.25)];
+    records[1].key.call = 1;
+    folder.write_tokens(1, &records).unwrap();
+    root
+}
+
 fn key(set: &str, step: u64, task: u32, sample: u32) -> Value {
     let phase = if set == "train" { json!("train") } else { json!({ "evaluate": set }) };
     json!({ "seed": 0, "phase": phase, "step": step, "task": task, "sample": sample, "attempt": 0 })
@@ -151,7 +177,7 @@ fn scores(reward: f64) -> Value {
     json!({ "scores": { "team": reward, "local": local, "success": reward > 0.0 } })
 }
 
-fn completion(text: &str) -> Value {
+pub fn completion(text: &str) -> Value {
     json!({ "completion": { "text": text, "finish": "stop", "tokens": ids(text) } })
 }
 
