@@ -160,16 +160,20 @@ fn a_server_that_is_allowed_is_reached() {
     assert!(listener.accept().is_err(), "a connection was made");
     let mut allowed = foreign.run();
     allowed.arg(&read).arg(format!("--allow-net={address}"));
-    let mut run = allowed.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let messages = foreign.folder.path().join("messages");
+    let log = fs::File::create(&messages).unwrap();
+    let mut run = allowed.stdout(Stdio::null()).stderr(log).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut is_reached = false;
     while !is_reached && run.try_wait().unwrap().is_none() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
         is_reached = listener.accept().is_ok();
     }
+    // Also one that was made just before the run ended.
+    is_reached |= listener.accept().is_ok();
     run.kill().unwrap();
     run.wait().unwrap();
-    assert!(is_reached, "no connection was made");
+    assert!(is_reached, "no connection was made: {}", fs::read_to_string(&messages).unwrap());
 }
 
 #[test]

@@ -12,11 +12,12 @@ use crate::error::Error;
 const PARTIAL: &str = ".partial";
 
 /// Writes `bytes` to `path` atomically: a reader, also after a crash, sees the old file or the new one. A new file has the
-/// permissions that the user's mask leaves, as those of all other writers have; one that is replaced keeps its own.
+/// permissions that the user's mask leaves, as those of all other writers have; one that is replaced keeps its own, except
+/// for the bits that set a user or a group.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let folder = parent(path);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let older = path.metadata().ok().map(|older| older.permissions());
+    let older = path.metadata().ok().map(|older| Permissions::from_mode(older.permissions().mode() & 0o777));
     let mut file = tempfile::Builder::new()
         .prefix(&format!(".{name}."))
         .suffix(PARTIAL)
@@ -79,14 +80,14 @@ mod tests {
     fn a_new_file_is_as_open_as_others_and_a_replaced_one_as_before() {
         let folder = tempfile::tempdir().unwrap();
         let (path, other) = (folder.path().join("a"), folder.path().join("other"));
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         fs::write(&other, b"by the mask").unwrap();
         write_atomically(&path, b"one").unwrap();
         assert_eq!(mode(&path), mode(&other));
-        for own in [0o600, 0o666] {
+        for (own, kept) in [(0o600, 0o600), (0o666, 0o666), (0o4755, 0o755)] {
             fs::set_permissions(&path, Permissions::from_mode(own)).unwrap();
             write_atomically(&path, b"two").unwrap();
-            assert_eq!(mode(&path), own);
+            assert_eq!(mode(&path), kept);
         }
     }
 

@@ -49,7 +49,7 @@ const ALLOCATOR_CPU: u64 = 4;
 pub struct MemoryEstimate {
     device: Device,
     parts: Vec<(&'static str, u64)>,
-    /// Most memory of sandboxed programs, which few come close to. 0 on a GPU.
+    /// Most memory of sandboxed programs, which few come close to. 0 on a GPU, where the parts are memory of the GPU.
     sandbox: u64,
     /// `None` on a GPU, and if the system does not report its memory.
     machine: Option<MachineMemory>,
@@ -125,8 +125,8 @@ impl MemoryEstimate {
         self.parts.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Returns the memory in bytes that sandboxed programs may take at most, besides the parts. It is 0 on a GPU, and if they
-    /// run on other machines.
+    /// Returns the memory in bytes that sandboxed programs may take at most, besides the parts. It is 0 on a GPU, where
+    /// the parts are memory of the GPU, and if they run on other machines.
     pub fn sandbox(&self) -> u64 {
         self.sandbox
     }

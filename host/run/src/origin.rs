@@ -29,7 +29,7 @@ const KEY_LENGTH: usize = 32;
 /// # Errors
 /// If the user's key or the mark can't be written.
 pub(crate) fn mark_as_own(root: &Path) -> io::Result<()> {
-    let mac = mac_of(root, &own_key()?)?;
+    let mac = mac_of(root, &own_key(&state_folder()?)?)?;
     pl_record::write_atomically(&root.join(MAC), mac.to_hex().as_bytes()).map_err(io::Error::other)
 }
 
@@ -89,18 +89,17 @@ fn mac_of(root: &Path, key: &[u8; KEY_LENGTH]) -> io::Result<blake3::Hash> {
     Ok(hasher.finalize())
 }
 
-/// Returns the user's key. Creates it when it is first needed.
-fn own_key() -> io::Result<[u8; KEY_LENGTH]> {
-    let folder = state_folder()?;
+/// Returns the user's key in a folder. Creates it when it is first needed.
+fn own_key(folder: &Path) -> io::Result<[u8; KEY_LENGTH]> {
     let path = folder.join(KEY);
     if let Some(key) = read_key(&path)? {
         return Ok(key);
     }
-    fs::create_dir_all(&folder)?;
+    fs::create_dir_all(folder)?;
     let mut key = [0; KEY_LENGTH];
     File::open("/dev/urandom")?.read_exact(&mut key)?;
-    // Readable by the user alone, as all temporary files are.
-    let mut file = tempfile::NamedTempFile::new_in(&folder)?;
+    // Readable by the user alone, the default of `tempfile`; `write_atomically` would leave it to the umask.
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(&key)?;
     file.as_file().sync_all()?;
     match file.persist_noclobber(&path) {
@@ -127,4 +126,20 @@ fn state_folder() -> io::Result<PathBuf> {
     let base = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
     let base = base.ok_or_else(|| io::Error::other("HOME and XDG_STATE_HOME are not set"))?;
     Ok(base.join("pl-host"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_key_is_made_once_and_readable_by_its_user_alone() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = state.path().join("pl-host");
+        let key = own_key(&folder).unwrap();
+        assert_eq!(own_key(&folder).unwrap(), key);
+        assert_eq!(fs::metadata(folder.join(KEY)).unwrap().permissions().mode() & 0o777, 0o600);
+    }
 }

@@ -1,5 +1,6 @@
 //! The workers behind a workflow's sandbox: checked before the run, started by the first job.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -164,14 +165,26 @@ pub(crate) fn most_memory(block: &SandboxBlock, folder: &Path) -> u64 {
     let of_worker = match (&block.docker, block.processes) {
         (Some(docker), _) => {
             let settings = docker_settings(block, docker, folder);
-            // The others may be on other machines.
-            let is_here = settings.endpoints.iter().any(|endpoint| endpoint.starts_with("unix:"));
+            // Other endpoints may be on other machines.
+            let is_here = settings.endpoints.iter().any(|endpoint| is_on_this_machine(endpoint));
             if is_here { settings.container_memory() } else { 0 }
         }
         (None, Some(_)) => block.memory.saturating_add(PROCESS_OVERHEAD),
         (None, None) => block.memory.saturating_add(EMBEDDED_OVERHEAD),
     };
     of_worker.saturating_mul(u64::from(block.workers))
+}
+
+/// Returns true if an endpoint is a socket of this machine: a file, or a port of its loopback interface.
+fn is_on_this_machine(endpoint: &str) -> bool {
+    let Some((scheme, rest)) = endpoint.split_once("://") else { return false };
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    let is_loopback = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    scheme == "unix" || host.eq_ignore_ascii_case("localhost") || is_loopback
 }
 
 fn limits(block: &SandboxBlock) -> SandboxLimits {

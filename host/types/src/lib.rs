@@ -47,7 +47,7 @@ pub use grammar::Grammar;
 pub use hash::PartHasher;
 pub use item::{Fact, FactKind, Item, ItemKind};
 pub use question::{AnswerQuestions, Question, QuestionError, QuestionMessage, QuestionRole};
-pub use redaction::redact_address;
+pub use redaction::{REDACTED, redact_address};
 pub use request::{Chunk, Completion, Finish, Generate, GenerateError, Request};
 pub use request_origin::RequestOrigin;
 pub use retrieval::{Passage, Retrieve, RetrieveError};

@@ -1,15 +1,20 @@
 //! Addresses without their secrets, for recordings and messages.
 
 /// Text in the place of a secret.
-const REDACTED: &str = "REDACTED";
+pub const REDACTED: &str = "REDACTED";
 
 /// Names of parameters whose values are secrets, in lower case and without `-` and `_`.
-const SECRETS: [&str; 14] = [
+const SECRETS: [&str; 19] = [
+    "appid",
     "auth",
     "authorization",
+    "code",
     "credential",
+    "credentials",
     "jwt",
     "key",
+    "pass",
+    "passphrase",
     "passwd",
     "password",
     "pwd",
@@ -22,11 +27,16 @@ const SECRETS: [&str; 14] = [
 ];
 
 /// Ends of longer names of such parameters: `api_key`, `access_token`, `X-Amz-Signature`.
-const SECRET_ENDS: [&str; 10] = [
+const SECRET_ENDS: [&str; 15] = [
     "accesskey",
+    "accountkey",
     "apikey",
+    "appkey",
+    "authkey",
+    "consumerkey",
     "credential",
     "password",
+    "privatekey",
     "secret",
     "secretkey",
     "sessionid",
@@ -55,7 +65,8 @@ pub fn redact_address(address: &str) -> String {
 
 fn redact_user(address: &str) -> String {
     let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    // The caller has taken the query off.
+    let (authority, path) = rest.split_at(rest.find(['/', '#']).unwrap_or(rest.len()));
     match authority.rsplit_once('@') {
         Some((_, host)) => format!("{scheme}://{REDACTED}@{host}{path}"),
         None => address.to_owned(),
@@ -70,9 +81,26 @@ fn redact_parameter(parameter: &str) -> String {
 }
 
 fn is_secret(name: &str) -> bool {
+    let name = decode(name);
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     let name: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
     SECRETS.contains(&name.as_str()) || SECRET_ENDS.iter().any(|end| name.ends_with(*end))
+}
+
+/// Decodes `%XX` as characters of one byte each, which is right for ASCII.
+fn decode(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut decoded = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let byte = part.split_at_checked(2).and_then(|(digits, rest)| {
+            let byte = u8::from_str_radix(digits, 16).ok()?;
+            Some((char::from(byte), rest))
+        });
+        let (letter, rest) = byte.unwrap_or(('%', part));
+        decoded.push(letter);
+        decoded.push_str(rest);
+    }
+    decoded
 }
 
 #[cfg(test)]
@@ -90,6 +118,15 @@ mod tests {
             ),
             ("POST http://me:pass@a.org:1/x?sig=s", "POST http://REDACTED@a.org:1/x?sig=REDACTED"),
             ("https://me@a.org", "https://REDACTED@a.org"),
+            ("https://me@a.org#x@y", "https://REDACTED@a.org#x@y"),
+            (
+                "https://a.org?pass=p&credentials=c&code=o&private_key=k",
+                "https://a.org?pass=REDACTED&credentials=REDACTED&code=REDACTED&private_key=REDACTED",
+            ),
+            (
+                "https://a.org?%61pi%5Fkey=k&100%=k&to%6ben=t",
+                "https://a.org?%61pi%5Fkey=REDACTED&100%=k&to%6ben=REDACTED",
+            ),
         ] {
             assert_eq!(redact_address(address), expected);
             assert_eq!(redact_address(expected), expected, "once more");
@@ -98,6 +135,8 @@ mod tests {
             "GET http://127.0.0.1:80/one",
             "https://a.org/@user/x?max_tokens=8&monkey=1&keyword=b&key=&token",
             "https://a.org/?at=me@b.org&next=http://c@d.org/",
+            "https://a.org#x@y",
+            "https://a.org?postcode=1&%6donkey=b",
             "not an address",
         ] {
             assert_eq!(redact_address(address), address);

@@ -16,7 +16,11 @@ export async function episodePage({ element, parameters, signal }) {
   const context = {
     run,
     episode,
-    tokens: (turn, visit, branch, call) => link("tokens", { run, episode: episode.episode, agent: turn.agent, visit: visit.node_visit, branch: branch.branch, call }),
+    // The address has no number of the attempt: it leads to the last one at the candidate.
+    tokens: (turn, visit, branch, call) => {
+      const isRepeated = visit.branches.some((other) => other.branch === branch.branch && other.retry > branch.retry);
+      return isRepeated ? null : link("tokens", { run, episode: episode.episode, agent: turn.agent, visit: visit.node_visit, branch: branch.branch, call });
+    },
     // Where episodes are played, a turn that a model wrote can be played again.
     play: (visit) => (checkpoints && visit.prompts.length ? link("play", { run, episode: episode.episode, visit: visit.node_visit }) : null),
   };

@@ -156,8 +156,8 @@ impl AgentTurn {
         self.follow_ups.last_mut().filter(|last| last.finish.is_empty())
     }
 
-    /// Returns the later completions. Tool results have none if the episode ended before it, or if their prompt was
-    /// too long.
+    /// Returns the later completions. Tool results have none if the episode ended first, or if their prompt was too
+    /// long.
     pub(crate) fn later_completions(&self) -> impl Iterator<Item = &FollowUp> {
         self.follow_ups.iter().filter(|later| !later.finish.is_empty())
     }

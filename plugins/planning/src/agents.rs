@@ -5,6 +5,7 @@
 use pl_sdk::prelude::*;
 
 use crate::environment::{Action, View};
+use crate::game::StateForm;
 use crate::program::ProgramRun;
 use crate::prompts::Texts;
 
@@ -83,13 +84,17 @@ impl Agent for Planner {
         let mut state = view.state.clone();
         state.push_str(&last_plan(view));
         if let Some(program) = &view.program {
+            let form = match view.form {
+                StateForm::Board => "plan",
+                StateForm::Words => "move",
+            };
             let is_shown = settings.context == ProgramContext::Full && !program.code.is_empty();
             state.push_str(&match (&program.plan, &program.error) {
                 _ if is_shown => {
                     let listing = listing(program, &start(&program.code, MAX_CODE), settings.context);
                     format!("\nA program, which may be wrong, was to find a plan:\n{listing}")
                 }
-                (Some(plan), _) => format!("\nA program printed the plan {plan}, which may be wrong."),
+                (Some(plan), _) => format!("\nA program printed the {form} {plan}, which may be wrong."),
                 (None, Some(error)) => format!("\nA program that was to find a plan failed: {error}."),
                 (None, None) => {
                     format!("\nA program printed no plan, but: {}", start(&program.output, MAX_OUTPUT))
@@ -142,6 +147,11 @@ impl Agent for Tool {
 /// Describes the newest plan that was played, for the agent that acts next.
 fn last_plan(view: &View) -> String {
     match &view.plan {
+        Some(played) if view.form == StateForm::Words => match (played.plan.as_str(), played.first_invalid) {
+            ("", _) => "\nThe last answer was no move.".to_owned(),
+            (moves, Some(_)) => format!("\nThe last move, {moves}, was impossible."),
+            (moves, None) => format!("\nThe last move, {moves}, led here."),
+        },
         None => String::new(),
         Some(played) if played.plan.is_empty() => "\nThe last answer had no plan.".to_owned(),
         Some(played) => match played.first_invalid {
@@ -199,7 +209,7 @@ mod tests {
 
     use super::*;
     use crate::environment::PlayedPlan;
-    use crate::game::{GameKind, StateForm};
+    use crate::game::GameKind;
 
     const KINDS: [GameKind; 5] =
         [GameKind::PlanPath, GameKind::Sokoban, GameKind::Sudoku, GameKind::Queens, GameKind::Blocksworld];
@@ -305,23 +315,32 @@ mod tests {
     fn one_move_is_asked_for_where_the_state_is_in_words() {
         let view = View {
             form: StateForm::Words,
-            state: "Free ways: up. The goal: 1 up.".to_owned(),
+            state: "Free directions: up. Goal: 1 up.".to_owned(),
             ..view(GameKind::PlanPath)
         };
         let settings = Settings { examples: 1, ..Settings::default() };
         assert_eq!(
             prompt::<Planner>(&settings, &view),
             "[Role::System]\nWalk to the goal, one step at a time. Answer with one word: up, down, left or right.\n\
-             [Role::User]\nFree ways: down, right. The goal: 2 right.\n[Role::Assistant]\nright\n\
-             [Role::User]\nFree ways: up. The goal: 1 up.\n"
+             [Role::User]\nFree directions: down, right. Goal: 40 right.\n[Role::Assistant]\nright\n\
+             [Role::User]\nFree directions: up. Goal: 1 up.\n"
         );
         assert_eq!(
             prompt::<Tool>(&settings, &view),
             "[Role::System]\nWalk to the goal, one step at a time. Write a Python program in a ```python block. It finds the next \
              move and prints one word: up, down, left or right.\n\
-             [Role::User]\nFree ways: down, right. The goal: 2 right.\n[Role::Assistant]\n```python\nprint(\"right\")\n```\n\
-             [Role::User]\nFree ways: up. The goal: 1 up.\n"
+             [Role::User]\nFree directions: down, right. Goal: 40 right.\n[Role::Assistant]\n```python\nprint(\"right\")\n```\n\
+             [Role::User]\nFree directions: up. Goal: 1 up.\n"
         );
+        let bare = Settings { instruction: Some(String::new()), examples: 0, ..Settings::default() };
+        let after = |plan: &str, first_invalid| {
+            let plan = Some(PlayedPlan { plan: plan.to_owned(), first_invalid });
+            prompt::<Planner>(&bare, &View { plan, ..view.clone() })
+        };
+        let state = "[Role::User]\nFree directions: up. Goal: 1 up.";
+        assert_eq!(after("up", None), format!("{state}\nThe last move, up, led here.\n"));
+        assert_eq!(after("left", Some(1)), format!("{state}\nThe last move, left, was impossible.\n"));
+        assert_eq!(after("", None), format!("{state}\nThe last answer was no move.\n"));
     }
 
     fn completion(text: &str) -> Completion {

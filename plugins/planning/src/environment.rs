@@ -131,9 +131,9 @@ impl<G: Game> Environment for Puzzle<G> {
     type Evidence = Evidence;
 
     fn start(settings: &Settings, task: &Task, _seed: u64) -> Result<Self> {
+        settings.check::<G>()?;
         let game = G::start(task.read()?)
             .map_err(|error| Error { message: format!("task {}: {}", task.id, error.message), ..error })?;
-        show(&game, settings.state)?;
         Ok(Self {
             play: Play::new(game),
             round: 0,
@@ -148,7 +148,10 @@ impl<G: Game> Environment for Puzzle<G> {
     fn view(&self, settings: &Settings, _agent: &str) -> Result<View> {
         Ok(View {
             game: G::KIND,
-            state: show(&self.play.game, settings.state)?,
+            state: match settings.state {
+                StateForm::Board => self.play.game.show(),
+                StateForm::Words => self.play.game.describe(),
+            },
             form: settings.state,
             round: self.round,
             program: self.program.clone(),
@@ -208,20 +211,21 @@ impl<G: Game> Environment for Puzzle<G> {
     }
 
     fn tasks(settings: &Settings, request: &TaskRequest) -> Result<Vec<Task>> {
+        settings.check::<G>()?;
         tasks::tasks::<G>(settings.seed, request)
     }
 }
 
-/// Returns the state of a game in a form.
-///
-/// # Errors
-/// [`Error::settings`] if the game has no words for its state.
-fn show<G: Game>(game: &G, form: StateForm) -> Result<String> {
-    match form {
-        StateForm::Board => Ok(game.show()),
-        StateForm::Words => game
-            .describe()
-            .ok_or_else(|| Error::settings(format!("{} has no state in words: leave `state` out", G::NAME))),
+impl Settings {
+    /// Checks that the game has a state of the form.
+    ///
+    /// # Errors
+    /// [`Error::settings`] if it has no words.
+    fn check<G: Game>(&self) -> Result<()> {
+        if self.state == StateForm::Words && !G::HAS_WORDS {
+            return Err(Error::settings(format!("{} has no state in words: leave `state` out", G::NAME)));
+        }
+        Ok(())
     }
 }
 
@@ -370,11 +374,13 @@ mod tests {
         let view = puzzle.view(&settings, "a").unwrap();
         assert_eq!(
             (view.form, view.state.as_str()),
-            (StateForm::Words, "Free ways: down, right. The goal: 1 down and 2 right.")
+            (StateForm::Words, "Free directions: down, right. Goal: 1 down and 2 right.")
         );
         let task = Task::new("1", &json!({"puzzle": "1.3434.221.3432."})).unwrap();
         let error = Puzzle::<Sudoku>::start(&settings, &task, 0).unwrap_err();
         assert_eq!(error.message, "sudoku has no state in words: leave `state` out");
+        let request = TaskRequest { split: "train".to_owned(), start: 0, count: 1, level: 0 };
+        assert_eq!(Puzzle::<Sudoku>::tasks(&settings, &request).unwrap_err(), error);
     }
 
     #[test]

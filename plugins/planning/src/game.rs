@@ -27,6 +27,8 @@ pub trait Game: Clone + PartialEq + Debug + Serialize + DeserializeOwned + 'stat
     const LEVELS: RangeInclusive<u32>;
     /// Values of moves and endings.
     const VALUES: Values;
+    /// True if the game has words for its state.
+    const HAS_WORDS: bool = false;
 
     /// Fields of a task's record.
     type Record: Serialize + DeserializeOwned;
@@ -82,10 +84,9 @@ pub trait Game: Clone + PartialEq + Debug + Serialize + DeserializeOwned + 'stat
     /// Returns the current state as agents see it.
     fn show(&self) -> String;
 
-    /// Returns the current state in words, for agents that make one move at a time. Returns `None` if the game has no
-    /// such words.
-    fn describe(&self) -> Option<String> {
-        None
+    /// Returns the current state in words, for agents that make one move at a time. The board, if there are none.
+    fn describe(&self) -> String {
+        self.show()
     }
 
     /// Returns a drawing of the current state for people.

@@ -11,7 +11,8 @@ pub struct Texts {
     pub plan: &'static str,
     /// Form of the answers.
     pub answer: Answer,
-    /// States with plans that solve them. The generators make none of these states.
+    /// States with plans that solve them, or with a first move where the answer is a move. The generators make none of
+    /// these states.
     pub examples: [(&'static str, &'static str); 2],
 }
 
@@ -110,8 +111,8 @@ const STEPS: Texts = Texts {
     plan: "one word: up, down, left or right",
     answer: Answer::Move,
     examples: [
-        ("Free ways: down, right. The goal: 2 right.", "right"),
-        ("Free ways: up, left. The goal: 2 up and 1 left.", "up"),
+        ("Free directions: down, right. Goal: 40 right.", "right"),
+        ("Free directions: up, left. Goal: 50 up and 40 left.", "up"),
     ],
 };
 

@@ -65,7 +65,7 @@ impl FailingDisk {
     }
 }
 
-/// Returns the writes into the folder of a run, in their order.
+/// Returns the writes into the folder of a run.
 pub fn writes(run: &Path) -> Vec<Write> {
     let text = fs::read_to_string(log_of(run)).unwrap();
     let parse = |line: &str| {

@@ -63,7 +63,6 @@ pub const CASES: &[Case] = &[
         ],
         controls: &[
             test("pl-sandbox", "without_a_limit_the_host_holds_what_is_hoarded"),
-            test("pl-wasm", "pages_that_are_charged_by_their_length_stay_with_the_host"),
         ],
     },
     Case {
@@ -78,7 +77,7 @@ pub const CASES: &[Case] = &[
             test("pl-wasm", "open_nodes_count_after_their_removal"),
         ],
         controls: &[
-            test("pl-wasm", "names_without_a_charge_fill_the_host"),
+            test("pl-wasm", "names_fill_the_host_without_a_limit"),
             test("pl-wasm", "without_their_limits_handles_fill_the_host"),
         ],
     },

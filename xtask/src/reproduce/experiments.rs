@@ -142,7 +142,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
         )
     },
     Experiment {
-        swapped: Some(Swapped { arm: "L2", settings: &["rows.policy=level", "columns.policy=upright"] }),
+        swapped: Some(Swapped {
+            arm: "L2",
+            settings: &["rows.policy=horizontal", "columns.policy=vertical"],
+        }),
         ..experiment(
             "walk",
             20,

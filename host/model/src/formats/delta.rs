@@ -13,6 +13,7 @@ use safetensors::tensor::TensorView;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::Error;
+use crate::formats::save::write_safetensors;
 use crate::network::config::Config;
 use crate::network::tensor_set::TensorSet;
 use crate::network::weight_matrix::WeightMatrix;
@@ -76,8 +77,7 @@ impl Weights {
             .collect::<Result<Vec<_>, Error>>()?;
         let metadata = [("format", FORMAT), ("from", checksums.0), ("to", checksums.1)];
         let metadata = metadata.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        safetensors::serialize_to_file(views, Some(HashMap::from(metadata)), path)
-            .map_err(|error| Error::format(path, format!("could not be written: {error}")))
+        write_safetensors(path, views, HashMap::from(metadata))
     }
 
     /// Returns the weights that a delta makes of these, whose checksum is `checksum`.

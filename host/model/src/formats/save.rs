@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs;
+use std::fmt::Display;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use pl_types::Dtype;
@@ -68,8 +70,28 @@ pub(crate) fn write_tensors(path: &Path, tensors: Vec<(String, Tensor)>, dtype: 
         (name, LazyTensor { tensor: tensor.detach(), dtype, shape })
     });
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    safetensors::serialize_to_file(stored, Some(metadata), path)
-        .map_err(|e| Error::format(path, format!("could not be written: {e}")))
+    write_safetensors(path, stored, metadata)
+}
+
+/// Writes a safetensors file, with the permissions that the user's mask leaves.
+pub(crate) fn write_safetensors<N, V>(
+    path: &Path,
+    tensors: impl IntoIterator<Item = (N, V)>,
+    metadata: HashMap<String, String>,
+) -> Result<(), Error>
+where
+    N: AsRef<str> + Ord + Display,
+    V: View,
+{
+    // The library renames a temporary file, which its owner alone may read. Another one beside it has what the mask leaves.
+    let permissions = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(path.parent().unwrap_or(Path::new(".")))
+        .and_then(|other| Ok(other.as_file().metadata()?.permissions()))
+        .map_err(Error::io(path))?;
+    safetensors::serialize_to_file(tensors, Some(metadata), path)
+        .map_err(|e| Error::format(path, format!("could not be written: {e}")))?;
+    fs::set_permissions(path, permissions).map_err(Error::io(path))
 }
 
 /// Returns PyTorch's name of a number format.

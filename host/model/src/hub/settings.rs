@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use pl_types::redact_address;
+use pl_types::{REDACTED, redact_address};
 use ureq::http::Uri;
 
 use crate::error::Error;
@@ -72,7 +72,12 @@ impl Hub {
 
     /// Returns the endpoint for messages, without the user and password that it may have.
     pub(super) fn shown_endpoint(&self) -> String {
-        redact_address(&self.endpoint)
+        // It is not parsed: a password that is not encoded may have any characters, also `/` and `?`.
+        let Some((user, host)) = self.endpoint.rsplit_once('@') else {
+            return redact_address(&self.endpoint);
+        };
+        let scheme = user.split_once("://").map(|(scheme, _)| format!("{scheme}://")).unwrap_or_default();
+        redact_address(&format!("{scheme}{REDACTED}@{host}"))
     }
 
     /// Returns the token to send. Returns `None` if it would pass through a network as it is.
@@ -99,6 +104,22 @@ fn is_confidential(endpoint: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_part_of_a_password_is_shown() {
+        for (endpoint, shown) in [
+            ("http://me:pa?ss@hub", "http://REDACTED@hub"),
+            ("http://me:p/ss@hub/hf", "http://REDACTED@hub/hf"),
+            ("http://me:p@ss@hub:80", "http://REDACTED@hub:80"),
+            ("me:pass@hub", "REDACTED@hub"),
+            ("https://hub/hf?token=secret", "https://hub/hf?token=REDACTED"),
+            ("https://hub", "https://hub"),
+        ] {
+            let (endpoint, cache) = (endpoint.to_owned(), PathBuf::new());
+            let hub = Hub { endpoint, cache, token: None, offline: false };
+            assert_eq!(hub.shown_endpoint(), shown);
+        }
+    }
 
     #[test]
     fn a_token_is_sent_encrypted_or_within_the_machine() {

@@ -1,5 +1,7 @@
 //! Number formats: matrices are rounded, norms and biases are not, and files are saved in the requested format.
 
+use std::os::unix::fs::PermissionsExt;
+
 use pl_model::{Model, TensorSet, TorchDtype, WeightMatrix, Weights};
 use pl_types::{Dtype, ModelDtype};
 use tch::{Device, Kind, Tensor};
@@ -68,6 +70,9 @@ fn models_are_saved_in_the_requested_format() {
         assert!(stored.iter().all(|(_, tensor)| tensor.kind() == dtype.kind()), "{dtype}");
         let again = Model::load(path(dtype), Device::Cpu, Dtype::F32).unwrap();
         assert_eq!(again.config, model.config);
+        // Both as the mask leaves them.
+        let mode = |file: &str| path(dtype).join(file).metadata().unwrap().permissions().mode();
+        assert_eq!(mode("model.safetensors"), mode("config.json"), "{dtype}");
     }
     let again = Model::load(path(Dtype::F32), Device::Cpu, Dtype::F32).unwrap();
     assert_eq!(again.weights.parameters(), model.weights.parameters());

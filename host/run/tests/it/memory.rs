@@ -121,11 +121,20 @@ fn what_sandboxed_programs_may_take_is_shown_beside_the_estimate() {
     let with = |more: &[&str]| estimate(&[&jobs[..], more].concat(), Device::Cpu);
     assert_eq!(with(&[]).sandbox(), 4 * ((1 << 30) + EMBEDDED_OVERHEAD));
     assert_eq!(with(&["sandbox.isolation=process"]).sandbox(), 4 * ((1 << 30) + PROCESS_OVERHEAD));
-    let docker = |endpoint: &str| with(&["sandbox.backend=docker", endpoint]).sandbox();
+    let docker = |endpoint: &str| {
+        let endpoints = format!("sandbox.endpoints=[\"{endpoint}\"]");
+        with(&["sandbox.backend=docker", &endpoints]).sandbox()
+    };
     let default = DockerSettings::default();
     let container = (1 << 30) + default.container_memory() - default.limits.memory;
-    assert_eq!(docker("sandbox.endpoints=[\"unix:///run/docker.sock\"]"), 4 * container);
-    assert_eq!(docker("sandbox.endpoints=[\"tcp://other:2375\"]"), 0);
+    let here =
+        ["unix:///run/docker.sock", "tcp://localhost:2375", "tcp://127.0.0.1:2375", "tcp://[::1]:2375"];
+    for here in here {
+        assert_eq!(docker(here), 4 * container, "{here}");
+    }
+    for other in ["tcp://other:2375", "tcp://localhost.other:2375", "tcp://10.0.0.1:2375"] {
+        assert_eq!(docker(other), 0, "{other}");
+    }
 
     let huge = estimate(&["sandbox.workers=1024", "sandbox.memory=4GiB"], Device::Cpu);
     assert_eq!((huge.total(), huge.warnings().len()), (base.total(), base.warnings().len()));

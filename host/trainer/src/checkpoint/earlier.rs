@@ -110,7 +110,7 @@ fn read_head(path: &Path, width: usize) -> Result<ValueHeadWeights, Error> {
 }
 
 /// Returns the largest size in bytes of the earlier versions of a policy in a checkpoint, whose adapter and value head have
-/// this number of values. Versions that the manifest alone has count as 0.
+/// this number of values. Versions without a folder don't count.
 pub(super) fn largest_versions(checkpoint: &Path, manifest: &Manifest, policy: &str, numbers: usize) -> u64 {
     let own = manifest.earlier.iter().filter(|saved| saved.policy == policy);
     let updates: BTreeSet<u64> = own.map(|saved| saved.update).collect();

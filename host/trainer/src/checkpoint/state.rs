@@ -187,8 +187,8 @@ fn read_checked(checkpoint: &Path, learners: &[Learner]) -> Result<Manifest, Err
     Ok(manifest)
 }
 
-/// Checks that the files of the policies are not much larger than their tensors, and all files of the manifest together, which
-/// may have any names, not than those of all policies and their earlier versions.
+/// Checks that no file of a policy is much larger than its tensors, and that all files of the manifest together, whatever their
+/// names, are not much larger than all policies with their earlier versions.
 fn check_sizes(checkpoint: &Path, manifest: &Manifest, learners: &[Learner]) -> Result<(), Error> {
     let mut largest: u64 = 0;
     for policy in learners.iter().flat_map(|learner| learner.policies()) {

@@ -4,7 +4,7 @@ use pl_record::{TraceFile, Traces};
 use pl_testing::chromium::Page;
 use serde_json::json;
 
-use crate::recorded::{create, event, example, flat, tool_calls};
+use crate::recorded::{completion, create, event, example, flat, tool_calls};
 use crate::server::Server;
 
 /// Addresses of the pages of the recorded example, an element that each has once it is drawn, and texts of it.
@@ -258,6 +258,28 @@ fn the_tokens_of_every_model_call_of_a_turn_can_be_chosen() {
     page.wait_for("document.querySelector('.title').innerText.includes('call 1')");
     assert_eq!(page.eval(&format!("{call}.value")), "0");
     assert!(page.eval("location.hash").as_str().unwrap().contains("call=0"));
+}
+
+#[test]
+fn tokens_are_linked_from_the_last_attempt_at_a_candidate_alone() {
+    let runs = tempfile::tempdir().unwrap();
+    let root = example(runs.path(), "math", 0);
+    let attempt = |retry: u32| {
+        let mut event = event(0, Some(0), Some("tool"), completion("six"));
+        event["position"]["candidate"]["retry"] = json!(retry);
+        event
+    };
+    let mut trace = flat("train", 3, 0, 0, "six", 1.0);
+    trace["events"] = json!([attempt(0), attempt(1)]);
+    Traces::for_run(&root).write(&TraceFile { step: 3, evaluation: None }, &[trace]).unwrap();
+    let server = Server::start(runs.path());
+    let Some(mut page) = open(&server) else { return };
+    page.go("#episode?run=math&episode=3.0.0", ".branches button");
+    let links =
+        "document.querySelectorAll('.turn').length + ' ' + document.querySelectorAll('.turn a').length";
+    assert_eq!(page.eval(links), "1 0");
+    page.eval("document.querySelectorAll('.branches button')[1].click()");
+    assert_eq!(page.eval(links), "1 1");
 }
 
 #[test]

@@ -231,33 +231,6 @@ mod tests {
         budget.take(1 << 20).unwrap();
     }
 
-    /// The control: pages that are cut off and charged by their length, while the allocation stays.
-    #[test]
-    fn pages_that_are_charged_by_their_length_stay_with_the_host() {
-        const PAGES: usize = 1000;
-        fn held_after(cut: fn(&mut Page)) -> usize {
-            let budget = MemoryBudget::new(1 << 20);
-            let pages: Vec<Page> = (0..PAGES)
-                .map(|_| {
-                    let mut page = Page::new(&budget).unwrap();
-                    page.extend(PAGE).unwrap();
-                    cut(&mut page);
-                    page
-                })
-                .collect();
-            pages.iter().map(|page| page.bytes.capacity()).sum()
-        }
-        let freed = held_after(|page| {
-            page.truncate(0);
-        });
-        assert_eq!(freed, 0);
-        let held = held_after(|page| {
-            page.bytes.clear();
-            page.charge.shrink(PAGE_OVERHEAD);
-        });
-        assert!(held >= PAGES * PAGE, "{held} bytes");
-    }
-
     #[test]
     fn zeros_before_the_data_are_counted_each_time() {
         let budget = MemoryBudget::new(1 << 20);

@@ -53,6 +53,7 @@ impl Game for PlanPath {
     const KIND: GameKind = GameKind::PlanPath;
     const LEVELS: RangeInclusive<u32> = generate::LEVELS;
     const VALUES: Values = Values { step: -0.01, goal: 1.0, bonus: 0.5, fail: -1.0 };
+    const HAS_WORDS: bool = true;
 
     type Record = Record;
     type Move = Direction;
@@ -161,7 +162,7 @@ impl Game for PlanPath {
         )
     }
 
-    fn describe(&self) -> Option<String> {
+    fn describe(&self) -> String {
         let is_open =
             |direction: &Direction| self.position.step(*direction).is_some_and(|cell| self.is_free(cell));
         let open: Vec<&str> =
@@ -178,7 +179,8 @@ impl Game for PlanPath {
             .filter(|(cells, _)| *cells > 0)
             .map(|(cells, way)| format!("{cells} {}", way.word()))
             .collect();
-        Some(format!("Free ways: {}. The goal: {}.", open.join(", "), far.join(" and ")))
+        let goal = if far.is_empty() { "here".to_owned() } else { far.join(" and ") };
+        format!("Free directions: {}. Goal: {goal}.", open.join(", "))
     }
 
     fn draw(&self) -> Svg {
@@ -331,9 +333,12 @@ mod tests {
     #[test]
     fn words_say_which_ways_are_free_and_where_the_goal_is() {
         let mut puzzle = puzzle(&["S#.", "..G"]).unwrap();
-        assert_eq!(puzzle.describe().unwrap(), "Free ways: down. The goal: 1 down and 2 right.");
+        assert_eq!(puzzle.describe(), "Free directions: down. Goal: 1 down and 2 right.");
         puzzle.play(&Direction::Down);
-        assert_eq!(puzzle.describe().unwrap(), "Free ways: up, right. The goal: 2 right.");
+        assert_eq!(puzzle.describe(), "Free directions: up, right. Goal: 2 right.");
+        puzzle.play(&Direction::Right);
+        puzzle.play(&Direction::Right);
+        assert_eq!(puzzle.describe(), "Free directions: up, left. Goal: here.");
     }
 
     #[test]
