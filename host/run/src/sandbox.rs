@@ -160,7 +160,8 @@ pub fn docker_settings(block: &SandboxBlock, docker: &Docker, folder: &Path) -> 
     }
 }
 
-/// Returns the memory in bytes that the workers of a workflow take on this machine if all have a job that takes what it may.
+/// Returns the memory in bytes that the workers of a workflow take on this machine if all have a job that takes what it
+/// may, besides what a worker process has before its first job.
 pub(crate) fn most_memory(block: &SandboxBlock, folder: &Path) -> u64 {
     let of_worker = match (&block.docker, block.processes) {
         (Some(docker), _) => {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use wasmtime::component::ResourceTable;
 use wasmtime::{CallHook, StoreContextMut, Trap, UpdateDeadline};
-use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
@@ -16,6 +15,7 @@ use crate::error::{CallContext, TimeoutElapsed, WaitElapsed, classify};
 use crate::granted_folders::Folders;
 use crate::http_message::HttpRecorder;
 use crate::http_policy::{DeniedRequests, HttpPolicy};
+use crate::input::Input;
 use crate::limits::{HOST_CALL, Limiter, Refused};
 use crate::memory_budget::MemoryBudget;
 use crate::memory_fs::{CreateFileError, FsError, Node};
@@ -130,7 +130,7 @@ impl<T: Send + 'static> Guest<T> {
     /// Sets the guest's input and output. By default stdin is empty and [`Guest::keep_output`] decides about output.
     pub fn set_streams(&mut self, stdin: impl Into<bytes::Bytes>, stdout: Output, stderr: Output) {
         self.wasi = Some(Box::new(WasiState::new(
-            stdin.into(),
+            Input::new(stdin.into(), self.stream_work.clone()),
             stdout,
             stderr,
             HttpPolicy::new(&self.hosts, &self.recorder, &self.limiter.budget),
@@ -272,7 +272,7 @@ impl<T: Send + 'static> Guest<T> {
         wasi.get_or_insert_with(|| {
             let output = || Output::first(*kept_output, stream_work.clone());
             Box::new(WasiState::new(
-                bytes::Bytes::new(),
+                Input::new(bytes::Bytes::new(), stream_work.clone()),
                 output(),
                 output(),
                 HttpPolicy::new(hosts, recorder, &limiter.budget),
@@ -291,10 +291,10 @@ impl<T> Guest<T> {
 
 impl WasiState {
     /// Creates a context with streams only. The linker replaces clocks and randomness, so the context's own are never used.
-    fn new(stdin: bytes::Bytes, stdout: Output, stderr: Output, http_policy: HttpPolicy) -> Self {
+    fn new(stdin: Input, stdout: Output, stderr: Output, http_policy: HttpPolicy) -> Self {
         let mut builder = WasiCtxBuilder::new();
         builder.allow_tcp(false).allow_udp(false);
-        builder.stdin(MemoryInputPipe::new(stdin)).stdout(stdout.clone()).stderr(stderr.clone());
+        builder.stdin(stdin).stdout(stdout.clone()).stderr(stderr.clone());
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(MAX_HEADERS);
         let mut table = ResourceTable::new();

@@ -27,7 +27,7 @@ const MAX_AUTHORITY: usize = 512;
 const MAX_PATH: usize = 8 << 10;
 
 /// Fuel of a call on headers, beyond that of every host call, not counting the texts that the guest passes: the host may
-/// read or copy all of the headers.
+/// read or copy all of the headers (a change of shared headers copies them).
 const HEADERS_FUEL: u64 = MAX_HEADERS as u64;
 
 /// Fuel for each text of a list, not counting its bytes: the host allocates it.

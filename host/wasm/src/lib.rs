@@ -33,6 +33,7 @@ mod http_connection;
 mod http_link;
 mod http_message;
 mod http_policy;
+mod input;
 mod limits;
 mod memory_budget;
 mod memory_fs;

@@ -50,7 +50,7 @@ impl Default for Limits {
 
 /// Fuel of any host call: about the cost of the transition, so that a loop of trivial host calls ends when an empty loop
 /// would. [`crate::Guest::charge`] adds the work of the call itself.
-pub(crate) const HOST_CALL: u64 = 500;
+pub(crate) const HOST_CALL: u64 = 1_200;
 
 /// Returns the fuel per instruction: one unit each (and one per byte or element moved), except for growing memories and
 /// tables, which takes a hundred times as long whether it succeeds or not.

@@ -245,7 +245,7 @@ fn judged_beside(record: &Value, program: &str) -> (u64, u64) {
     report.and_then(|report| report["held"].as_u64().zip(report["total"].as_u64())).unwrap_or_default()
 }
 
-/// The control of the two tests of cheats: these get a reward from a judge that shares their process.
+/// The control of the two tests of cheats: of each kind, some get a reward from a judge that shares their process.
 #[test]
 fn cheats_pay_where_the_judge_shares_their_process() {
     let cheat = |name: &str| {

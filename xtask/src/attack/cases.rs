@@ -61,9 +61,7 @@ pub const CASES: &[Case] = &[
             test("pl-wasm", "truncated_content_returns_its_memory"),
             test("pl-wasm", "removed_nodes_free_their_place_in_the_limit"),
         ],
-        controls: &[
-            test("pl-sandbox", "without_a_limit_the_host_holds_what_is_hoarded"),
-        ],
+        controls: &[test("pl-sandbox", "without_a_limit_the_host_holds_what_is_hoarded")],
     },
     Case {
         number: 2,

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pl_cluster::{SharedFile, Worker};
+use pl_record::write_atomically;
 use pl_toolchain::cache;
 
 use crate::error::Error;
@@ -39,12 +40,31 @@ fn write(folder: &Path, file: &SharedFile, bytes: &[u8]) -> Result<(), ClusterEr
     let parent = path.parent().unwrap_or(folder);
     std::fs::create_dir_all(parent).map_err(failed)?;
     // Other workers on this machine may write the same file.
-    let mut partial = tempfile::NamedTempFile::new_in(parent).map_err(failed)?;
-    std::io::Write::write_all(&mut partial, bytes).map_err(failed)?;
-    partial.persist(&path).map_err(|error| failed(error.error))?;
-    Ok(())
+    write_atomically(&path, bytes).map_err(|error| failed(std::io::Error::other(error)))
 }
 
 fn failed(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
     move |source| Error::cluster(ClusterError::File { path: path.to_path_buf(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn files_have_the_permissions_that_the_mask_leaves() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = SharedFile {
+            path: "starts/a/weights".to_owned(),
+            hash: blake3::hash(b"weights").to_hex().to_string(),
+        };
+        write(folder.path(), &file, b"weights").unwrap();
+        let (path, other) = (folder.path().join(&file.path), folder.path().join("other"));
+        std::fs::write(&other, b"weights").unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode(&path), mode(&other));
+        assert_eq!(std::fs::read(&path).unwrap(), b"weights");
+    }
 }

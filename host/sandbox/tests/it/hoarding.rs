@@ -1,5 +1,6 @@
 //! Programs that hoard memory or work outside of their own memory: in files, names and handles, and in calls of
-//! the host. They run in instances of this process and in worker processes; in a container, the kernel counts both.
+//! the host. They run in instances of this process and in worker processes; in a container, the kernel counts memory
+//! and CPU time.
 //!
 //! Each test has its process for itself, as nextest runs it, because it measures that process.
 
@@ -309,7 +310,8 @@ async fn assert_work_is_paid_for(workers: &impl Sandbox, processes: &[u32], prog
     for (name, source) in programs {
         let ratio = seconds(source).await / plain;
         println!("{name}: {ratio:.2} times the CPU time of a plain loop");
-        assert!(ratio < 3.0, "{name}: {ratio:.2} times the CPU time of a plain loop with the same fuel");
+        // At most 1.35 on a quiet machine.
+        assert!(ratio < 2.0, "{name}: {ratio:.2} times the CPU time of a plain loop with the same fuel");
     }
 }
 

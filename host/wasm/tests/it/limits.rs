@@ -192,15 +192,17 @@ async fn every_handle_of_a_poll_costs_fuel() {
 
 #[tokio::test]
 async fn bytes_that_pass_to_and_from_the_host_cost_fuel() {
-    // Names that are refused, which the host has copied by then, and random bytes, which it computes.
-    for (call, fuel_per_byte) in [("header", 1), ("address", 1), ("random", 4)] {
+    // Texts that are refused, which the host has copied by then, and random bytes, which it computes. Two functions pass
+    // the text twice: as a name and as its value.
+    let calls = [("header", 1), ("append", 2), ("list", 2), ("path", 1), ("address", 1), ("random", 4)];
+    for (call, fuel_per_byte) in calls {
         let mut guest = start(BYTES, &Limits::default()).await;
         let mut used = Vec::new();
         for bytes in [1_u32, 50_001] {
             let expected = match call {
                 "header" => 0,
-                "address" => 1,
-                _ => bytes,
+                "random" => bytes,
+                _ => 1,
             };
             assert_eq!(guest.call::<_, u32>(call, (bytes,)).await, Ok(expected), "{call}");
             used.push(guest.store.data().fuel_used());
