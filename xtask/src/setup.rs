@@ -186,7 +186,7 @@ fn compress(file: &Path, into: &Path) -> Result<()> {
     let failed = || format!("cannot compress {} to {}", file.display(), into.display());
     let bytes = std::fs::read(file).with_context(failed)?;
     let compress = || -> std::io::Result<()> {
-        let partial = tempfile::NamedTempFile::new_in(into.parent().unwrap_or(Path::new(".")))?;
+        let partial = pl_record::create_partial(into)?;
         let mut encoder = zstd::Encoder::new(&partial, WORKER_LEVEL)?;
         encoder.window_log(WORKER_WINDOW)?;
         encoder.long_distance_matching(true)?;

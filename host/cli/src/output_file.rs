@@ -1,10 +1,10 @@
 //! Files of results.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, IntoInnerError, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use pl_record::create_partial;
 use tempfile::NamedTempFile;
 
 use crate::exit::{CommandError, CommandResult};
@@ -77,40 +77,24 @@ impl Target {
         if path.starts_with("/dev") || path.starts_with("/proc") {
             return stream();
         }
-        let older = match fs::metadata(path) {
-            Ok(older) if older.is_file() => older,
+        match fs::metadata(path) {
+            Ok(older) if older.is_file() => {}
             Ok(_) => return stream(),
             // A link that leads to no file yet.
             Err(error) if error.kind() == ErrorKind::NotFound && path.is_symlink() => return stream(),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                // As other files: the user's mask decides who may read it.
-                return Target::beside(path.to_path_buf(), Permissions::from_mode(0o666));
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => return Target::beside(path.to_path_buf()),
             Err(error) => return Err(error),
-        };
+        }
         // A file that is protected against writing is not replaced either.
         OpenOptions::new().write(true).open(path)?;
         // A symbolic link stays one.
-        let Ok(target) = Target::beside(fs::canonicalize(path)?, older.permissions()) else {
-            return stream();
-        };
-        if let Target::File { partial, .. } = &target {
-            // The mask does not apply to permissions that the user has set.
-            partial.get_ref().as_file().set_permissions(older.permissions())?;
-        }
-        Ok(target)
+        Target::beside(fs::canonicalize(path)?).or_else(|_| stream())
     }
 
     /// Creates the file that will replace `path`.
-    fn beside(path: PathBuf, permissions: Permissions) -> io::Result<Target> {
-        let name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let partial = tempfile::Builder::new()
-            .prefix(&format!(".{name}."))
-            .suffix(".partial")
-            .permissions(permissions)
-            .tempfile_in(folder)?;
-        Ok(Target::File { path, partial: BufWriter::new(partial) })
+    fn beside(path: PathBuf) -> io::Result<Target> {
+        let partial = BufWriter::new(create_partial(&path)?);
+        Ok(Target::File { path, partial })
     }
 
     fn finish(self) -> io::Result<()> {
@@ -129,7 +113,8 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{FileTypeExt, symlink};
+    use std::fs::Permissions;
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 
     use super::*;
 

@@ -2,36 +2,46 @@
 //! their entries.
 
 use std::fs::{self, File, Permissions};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+
+use tempfile::NamedTempFile;
 
 use crate::error::Error;
 
 /// Suffix of temporary files. Their names are `.NAME.RANDOM.partial`.
 const PARTIAL: &str = ".partial";
 
-/// Writes `bytes` to `path` atomically: a reader, also after a crash, sees the old file or the new one. A new file has the
-/// permissions that the user's mask leaves, as those of all other writers have; one that is replaced keeps its own, except
-/// for the bits that set a user or a group.
+/// Writes `bytes` to `path` atomically: a reader, also after a crash, sees the old file or the new one. Its permissions are
+/// those of [`create_partial`].
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let folder = parent(path);
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let older = path.metadata().ok().map(|older| Permissions::from_mode(older.permissions().mode() & 0o777));
-    let mut file = tempfile::Builder::new()
-        .prefix(&format!(".{name}."))
-        .suffix(PARTIAL)
-        .permissions(older.clone().unwrap_or(Permissions::from_mode(0o666)))
-        .tempfile_in(folder)
-        .map_err(Error::io("write a temporary file next to", path))?;
-    if let Some(older) = older {
-        // The mask does not apply to permissions that the user has set.
-        file.as_file().set_permissions(older).map_err(Error::io("set the permissions of", path))?;
-    }
+    let mut file = create_partial(path).map_err(Error::io("write a temporary file next to", path))?;
     file.write_all(bytes).map_err(Error::io("write", path))?;
     file.as_file().sync_all().map_err(Error::io("sync", path))?;
     file.persist(path).map_err(|e| Error::io("rename to", path)(e.error))?;
-    sync_folder(folder)
+    sync_folder(parent(path))
+}
+
+/// Creates the temporary file, next to `path`, that is to be renamed to it. A new file has the permissions that the user's mask
+/// leaves, as those of all other writers have; one that is replaced keeps its own, except for the bits that set a user or a
+/// group.
+///
+/// # Errors
+/// If the path has no file name, or no file can be created in its folder.
+pub fn create_partial(path: &Path) -> io::Result<NamedTempFile> {
+    let name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy();
+    let older = path.metadata().ok().map(|older| Permissions::from_mode(older.permissions().mode() & 0o777));
+    let file = tempfile::Builder::new()
+        .prefix(&format!(".{name}."))
+        .suffix(PARTIAL)
+        .permissions(older.clone().unwrap_or(Permissions::from_mode(0o666)))
+        .tempfile_in(parent(path))?;
+    if let Some(older) = older {
+        // The mask does not apply to permissions that the user has set.
+        file.as_file().set_permissions(older)?;
+    }
+    Ok(file)
 }
 
 /// Returns the name of the file that a temporary file was to become. Returns `None` for other files.

@@ -46,7 +46,7 @@ mod trace_index;
 mod traces;
 pub mod versions;
 
-pub use atomic::{sync_folder, write_atomically};
+pub use atomic::{create_partial, sync_folder, write_atomically};
 pub use curves::draw_curves;
 pub use episode_summary::{AgentSummary, AttemptKey, EpisodeSummaries, EpisodeSummary};
 pub use error::Error;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::error::locate::{LocateError, MissingData};
 use crate::host::Host;
-use crate::locate::Downloads;
+use crate::locate::{Downloads, TaskPath};
 use crate::progress::Notice;
 
 /// Number of digits of a hash in the names of folders.
@@ -99,22 +99,19 @@ pub fn tasks_at(text: &str) -> Result<Option<Vec<PathTasks>>, LocateError> {
     if !text.contains('/') && !text.starts_with('.') {
         return Ok(None);
     }
-    for (path, split) in FolderSplit::readings(text) {
-        let source = SourcePath::from(path);
-        if source.path().is_file() && split == FolderSplit::default() {
-            return Ok(Some(vec![PathTasks { name: text.to_owned(), files: vec![source] }]));
-        }
-        if source.path().is_dir() {
-            let folder = match &split.config {
-                Some(config) => format!("{path}:{config}"),
-                None => path.to_owned(),
-            };
-            let splits = split.splits(&source)?.into_iter();
-            let tasks = splits.map(|(name, files)| PathTasks { name: format!("{folder}:{name}"), files });
-            return Ok(Some(tasks.collect()));
-        }
-    }
-    Err(LocateError::NoFile(text.into()))
+    let mut readings = FolderSplit::readings(text).into_iter();
+    let found = readings.find_map(|(path, split)| TaskPath::find(path.into(), split));
+    let TaskPath { path, split } = found.ok_or_else(|| LocateError::NoFile(text.into()))?;
+    let Some(split) = split else {
+        return Ok(Some(vec![PathTasks { name: text.to_owned(), files: vec![path.into()] }]));
+    };
+    let folder = match &split.config {
+        Some(config) => format!("{}:{config}", path.display()),
+        None => path.display().to_string(),
+    };
+    let splits = split.splits(&SourcePath::from(path))?.into_iter();
+    let tasks = splits.map(|(name, files)| PathTasks { name: format!("{folder}:{name}"), files });
+    Ok(Some(tasks.collect()))
 }
 
 /// Checks that the files of a split are on this machine, or at a hub.

@@ -48,6 +48,16 @@ pub(crate) struct TaskPath {
     pub split: Option<FolderSplit>,
 }
 
+impl TaskPath {
+    /// Returns the file or folder at a path that a text may name with a split. Returns `None` if there is none.
+    pub(crate) fn find(path: PathBuf, split: FolderSplit) -> Option<TaskPath> {
+        if path.is_dir() {
+            return Some(TaskPath { path, split: Some(split) });
+        }
+        (path.is_file() && split == FolderSplit::default()).then_some(TaskPath { path, split: None })
+    }
+}
+
 /// Returns the path of a task file or folder: next to the workflow, or in the working folder (for `--set`). Looks only for those
 /// that may be read: errors say nothing about others.
 ///
@@ -63,10 +73,8 @@ pub(crate) fn task_path(reads: &ReadPolicy, folder: &Path, written: &str) -> Res
                 if base == folder {
                     refused = Some(outside);
                 }
-            } else if path.is_file() && split == FolderSplit::default() {
-                return Ok(TaskPath { path, split: None });
-            } else if path.is_dir() {
-                return Ok(TaskPath { path, split: Some(split) });
+            } else if let Some(found) = TaskPath::find(path, split) {
+                return Ok(found);
             }
         }
     }

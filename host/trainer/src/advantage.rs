@@ -27,7 +27,7 @@
 use std::collections::BTreeMap;
 
 use pl_dsl::workflow::objective::{Baseline, GroupBy, Scale};
-use pl_types::Group;
+use pl_types::{Credit, Group};
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -46,6 +46,8 @@ pub const EMA_DECAY: f64 = 0.95;
 pub struct GroupedAdvantages {
     /// One per return, in the order given.
     pub values: Vec<f64>,
+    /// Each return beside those of its group, in the order given.
+    pub credits: Vec<Credit>,
     /// Number of groups.
     pub groups: usize,
     /// Number of groups with one member or equal returns, which say nothing about their members.
@@ -62,7 +64,7 @@ pub struct TurnReturn {
 
 /// Statistics of the returns of a group, in which each episode counts once.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct GroupStatistics {
+struct GroupStatistics {
     /// Sum of the returns of each episode and their number.
     episodes: BTreeMap<usize, (f64, f64)>,
     /// Sum of the means of the episodes.
@@ -94,6 +96,16 @@ impl GroupStatistics {
     /// Number of episodes.
     pub fn size(&self) -> usize {
         self.episodes.len()
+    }
+
+    /// Credit of a return of the group.
+    fn credit(&self, value: f64) -> Credit {
+        Credit {
+            value,
+            group_size: self.size() as u32,
+            group_mean: self.mean,
+            group_deviation: self.deviation,
+        }
     }
 
     /// Returns the mean of the episodes but one.
@@ -129,6 +141,11 @@ fn says_nothing(returns: &[TurnReturn]) -> bool {
         || returns.windows(2).all(|pair| pair[0].value == pair[1].value)
 }
 
+/// Credit of a return that is compared with no other.
+pub(crate) fn credit_alone(value: f64) -> Credit {
+    Credit { value, group_size: 0, group_mean: 0.0, group_deviation: 0.0 }
+}
+
 /// Advantages of `returns`, each relative to its group. Members of a group are equal in `G`; they need not be
 /// adjacent.
 pub fn grouped_advantages<G: Ord>(
@@ -137,20 +154,22 @@ pub fn grouped_advantages<G: Ord>(
     scale: Scale,
 ) -> GroupedAdvantages {
     let mut members: BTreeMap<G, Vec<(usize, TurnReturn)>> = BTreeMap::new();
-    let mut count = 0;
+    let mut credits = Vec::new();
     for (index, (group, turn)) in returns.into_iter().enumerate() {
         members.entry(group).or_default().push((index, turn));
-        count = index + 1;
+        credits.push(credit_alone(turn.value));
     }
-    let mut result = GroupedAdvantages { values: vec![0.0; count], groups: members.len(), flat_groups: 0 };
+    let (mut values, mut flat_groups) = (vec![0.0; credits.len()], 0);
     for group in members.values() {
         let returns: Vec<TurnReturn> = group.iter().map(|&(_, turn)| turn).collect();
-        result.flat_groups += usize::from(says_nothing(&returns));
-        for (&(index, _), advantage) in group.iter().zip(group_advantages(&returns, baseline, scale)) {
-            result.values[index] = advantage;
+        let statistics = GroupStatistics::new(&returns);
+        flat_groups += usize::from(says_nothing(&returns));
+        for (&(index, turn), advantage) in group.iter().zip(group_advantages(&returns, baseline, scale)) {
+            values[index] = advantage;
+            credits[index] = statistics.credit(turn.value);
         }
     }
-    result
+    GroupedAdvantages { values, credits, groups: members.len(), flat_groups }
 }
 
 /// The group of a transition among those that agree in the properties of `group_by`.
@@ -273,6 +292,21 @@ mod tests {
         assert_eq!(GroupStatistics::new(&discounted).deviation, (0.5 * (9.0 + 1.0) + 1.0f64).sqrt());
         // Turns of one episode are not compared with each other.
         assert_eq!(plain(&discounted[..2], Baseline::Mean), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_credit_has_the_mean_and_the_deviation_of_its_own_group() {
+        let turn = |episode, value| TurnReturn { episode, value };
+        let returns = [("a", turn(0, 1.0)), ("b", turn(1, 5.0)), ("a", turn(2, 3.0))];
+        let deviation = 2f64.sqrt();
+        assert_eq!(
+            grouped_advantages(returns, GRPO.0, GRPO.1).credits,
+            [
+                Credit { value: 1.0, group_size: 2, group_mean: 2.0, group_deviation: deviation },
+                Credit { value: 5.0, group_size: 1, group_mean: 5.0, group_deviation: 0.0 },
+                Credit { value: 3.0, group_size: 2, group_mean: 2.0, group_deviation: deviation },
+            ]
+        );
     }
 
     #[test]

@@ -11,7 +11,6 @@ pub mod aggregation;
 pub mod base_weights;
 pub mod checkpoint;
 pub mod correction;
-mod credit;
 pub mod critic;
 pub mod data_parallel;
 mod error;

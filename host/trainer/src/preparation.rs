@@ -11,10 +11,9 @@ use serde::{Deserialize, Serialize};
 use tch::{TchError, Tensor};
 
 use crate::advantage::{
-    GroupedAdvantages, TurnReturn, ema_advantages, group_of, grouped_advantages, shuffled_positions, whiten,
+    TurnReturn, credit_alone, ema_advantages, group_of, grouped_advantages, shuffled_positions, whiten,
 };
 use crate::correction::{CorrectionBounds, correction_weights};
-use crate::credit;
 use crate::critic::PredictedValues;
 use crate::filter::{LeftOut, compared_by, has_filters, left_out};
 use crate::kl::{kl_of_token, next_coefficient};
@@ -275,21 +274,20 @@ impl PolicyBatch<'_> {
             all
         };
         let (mut groups, mut flat_groups) = (0, 0);
-        let mut credits: Vec<Credit> = returns.iter().copied().map(credit::alone).collect();
+        let mut credits: Vec<Credit> = returns.iter().copied().map(credit_alone).collect();
         let values = match objective.advantage {
             Advantage::Group => {
                 let group = |index: usize| group_of(&self.transitions[index].group, objective.group_by);
                 // The last turn of its path stands for an episode.
                 let turn = |index| TurnReturn { episode: trajectories.last(index), value: returns[index] };
-                let kept: Vec<_> = compared.iter().map(|&index| (group(index), turn(index))).collect();
-                for (&index, credit) in compared.iter().zip(credit::grouped(kept.clone())) {
+                let kept = compared.iter().map(|&index| (group(index), turn(index)));
+                let grouped = grouped_advantages(kept, objective.baseline, objective.scale);
+                for (&index, &credit) in compared.iter().zip(&grouped.credits) {
                     credits[index] = credit;
                 }
                 trajectories.spread(&mut credits);
-                let grouped = grouped_advantages(kept, objective.baseline, objective.scale);
-                let GroupedAdvantages { values, groups: all, flat_groups: flat } = grouped;
-                (groups, flat_groups) = (all as u64, flat as u64);
-                scatter(values)
+                (groups, flat_groups) = (grouped.groups as u64, grouped.flat_groups as u64);
+                scatter(grouped.values)
             }
             Advantage::Ema => {
                 let turn = |&index: &usize| (self.transitions[index].agent.as_str(), returns[index]);
@@ -301,7 +299,7 @@ impl PolicyBatch<'_> {
                 let mut successes: Vec<f64> =
                     (0..rewards.len()).map(|index| f64::from(u8::from(is_successful(index)))).collect();
                 self.shuffle(objective, trajectories, &mut successes);
-                credits = successes.iter().copied().map(credit::alone).collect();
+                credits = successes.iter().copied().map(credit_alone).collect();
                 successes
             }
             // Without a critic, all values are 0.

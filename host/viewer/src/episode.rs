@@ -128,11 +128,33 @@ pub struct FollowUp {
     pub tool_results: Vec<String>,
     /// Text of the prompt with the results. `None` if the model's tokenizer is not available.
     pub prompt: Option<String>,
+    /// Number of tokens of the prompt.
+    pub prompt_tokens: usize,
     pub text: String,
     /// Reason for its end. Empty if the episode failed before.
     pub finish: String,
     /// Number of tokens.
     pub tokens: usize,
+}
+
+/// A model call of a turn.
+pub(crate) struct ModelCall<'t> {
+    /// Number of the turn's earlier calls.
+    pub(crate) index: u32,
+    /// Text of its prompt. `None` if the model's tokenizer is not available.
+    pub(crate) prompt: Option<&'t str>,
+    /// Number of tokens of the prompt.
+    pub(crate) prompt_tokens: usize,
+    /// Completion.
+    pub(crate) text: &'t str,
+    /// Reason for the completion's end.
+    pub(crate) finish: &'t str,
+    /// Number of tokens of the completion.
+    pub(crate) tokens: usize,
+    /// Results of the tool calls in the completion.
+    pub(crate) tool_results: &'t [String],
+    /// True for the turn's last call: the action was parsed from its completion.
+    pub(crate) is_last: bool,
 }
 
 /// Turn of an agent, with its first completion.
@@ -156,10 +178,38 @@ impl AgentTurn {
         self.follow_ups.last_mut().filter(|last| last.finish.is_empty())
     }
 
-    /// Returns the later completions. Tool results have none if the episode ended first, or if their prompt was too
-    /// long.
-    pub(crate) fn later_completions(&self) -> impl Iterator<Item = &FollowUp> {
-        self.follow_ups.iter().filter(|later| !later.finish.is_empty())
+    /// Returns the model calls of the turn, the first of which has this prompt. Tool results have no call after them
+    /// if the episode ended first, or if their prompt was too long.
+    pub(crate) fn calls<'t>(&'t self, prompt: Option<&'t Prompt>) -> Vec<ModelCall<'t>> {
+        let first = ModelCall {
+            index: 0,
+            prompt: prompt.and_then(|prompt| prompt.text.as_deref()),
+            prompt_tokens: prompt.map_or(0, |prompt| prompt.tokens),
+            text: &self.text,
+            finish: &self.finish,
+            tokens: self.tokens,
+            tool_results: &[],
+            is_last: false,
+        };
+        let later = self.follow_ups.iter().filter(|later| !later.finish.is_empty());
+        let later = (1..).zip(later).map(|(index, later)| ModelCall {
+            index,
+            prompt: later.prompt.as_deref(),
+            prompt_tokens: later.prompt_tokens,
+            text: &later.text,
+            finish: &later.finish,
+            tokens: later.tokens,
+            tool_results: &[],
+            is_last: false,
+        });
+        let mut calls: Vec<ModelCall<'t>> = std::iter::once(first).chain(later).collect();
+        for (call, follow_up) in calls.iter_mut().zip(&self.follow_ups) {
+            call.tool_results = follow_up.tool_results.as_slice();
+        }
+        if let Some(last) = calls.last_mut() {
+            last.is_last = true;
+        }
+        calls
     }
 }
 
@@ -364,7 +414,7 @@ fn add(visits: &mut Vec<NodeVisit>, event: EventRecord<Full>, prompts: &mut Prom
             let turns = visit.branches.iter_mut().filter(|own| (own.branch, own.retry) == (branch, retry));
             let mut turns = turns.flat_map(|own| own.turns.iter_mut()).filter(|turn| turn.agent == agent);
             if let Some(pending) = turns.find_map(AgentTurn::pending) {
-                pending.prompt = text;
+                (pending.prompt, pending.prompt_tokens) = (text, tokens);
                 return Some(());
             }
             visit.prompts.push(Prompt { agent, visit: prompt.visit, tokens, text });

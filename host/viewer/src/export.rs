@@ -16,7 +16,7 @@ use parquet::errors::ParquetError;
 use pl_record::{Lock, RunFolder, Traces};
 use serde_json::{Value, json};
 
-use crate::episode::{AgentTurn, Branch, EpisodeDetails, NodeVisit, Prompt, ReadTrace, arrange};
+use crate::episode::{AgentTurn, Branch, EpisodeDetails, ModelCall, NodeVisit, Prompt, ReadTrace, arrange};
 use crate::error::Error;
 use crate::event::{Full, TraceRecord};
 use crate::runs::{FoundRun, find, read_workflow};
@@ -38,7 +38,9 @@ pub enum ExportFormat {
     /// of the path that the episode took.
     Examples,
     /// A pair of siblings per line, of trees: `prompt`, `chosen` and `rejected` with the highest and the lowest
-    /// reward of the node, `episode`, `agent`, `chosen_reward`, `rejected_reward`. Nodes with equal rewards have none.
+    /// reward of the node, `episode`, `agent`, `chosen_reward`, `rejected_reward`. Of turns with several model calls,
+    /// the first calls whose completions differ. Nodes with equal rewards have none, and neither have siblings with
+    /// equal completions, or whose prompts differ before their completions do.
     Preferences,
     /// A trajectory of ATIF per line: an attempt at an episode. In a tree, the path that it took.
     Trajectories,
@@ -214,11 +216,9 @@ fn examples(episode: &EpisodeDetails) -> Vec<Value> {
         let Some(branch) = visit.taken() else { continue };
         for prompt in &visit.prompts {
             let Some((turn, reward)) = scored(branch, &prompt.agent) else { continue };
-            let first = (&prompt.text, &turn.text);
-            let later = turn.later_completions().map(|later| (&later.prompt, &later.text));
-            lines.extend(std::iter::once(first).chain(later).map(|(asked, text)| {
+            lines.extend(turn.calls(Some(prompt)).iter().map(|call| {
                 json!({
-                    "prompt": asked, "completion": text,
+                    "prompt": call.prompt, "completion": call.text,
                     "episode": episode.episode, "agent": prompt.agent, "reward": reward,
                 })
             }));
@@ -232,15 +232,29 @@ fn preferences(episode: &EpisodeDetails) -> Vec<Value> {
         let siblings = || visit.branches.iter().filter_map(|branch| scored(branch, &prompt.agent));
         let (chosen, best) = siblings().max_by(|a, b| a.1.total_cmp(&b.1))?;
         let (rejected, worst) = siblings().min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let (chosen, rejected) = first_difference(prompt, chosen, rejected)?;
         (best > worst).then(|| {
             json!({
-                "prompt": prompt.text, "chosen": chosen.text, "rejected": rejected.text,
+                "prompt": chosen.prompt, "chosen": chosen.text, "rejected": rejected.text,
                 "episode": episode.episode, "agent": prompt.agent, "chosen_reward": best, "rejected_reward": worst,
             })
         })
     };
     let visits = episode.visits.iter().filter(|_| episode.tree);
     visits.flat_map(|visit| visit.prompts.iter().filter_map(move |prompt| pair(visit, prompt))).collect()
+}
+
+/// Returns the first model calls of two turns whose completions differ. Returns `None` if all completions are equal, or
+/// if the prompts of these calls differ: a preference compares completions of one prompt.
+fn first_difference<'t>(
+    prompt: &'t Prompt,
+    one: &'t AgentTurn,
+    other: &'t AgentTurn,
+) -> Option<(ModelCall<'t>, ModelCall<'t>)> {
+    // Not whole turns: prompts are recorded as texts, not as messages, and TRL would train on the tools' results as if
+    // the model had written them.
+    let mut calls = one.calls(Some(prompt)).into_iter().zip(other.calls(Some(prompt)));
+    calls.find(|(one, other)| one.text != other.text).filter(|(one, other)| one.prompt == other.prompt)
 }
 
 /// Returns the turn of an agent in a branch, with its reward. Returns `None` if it was not scored.

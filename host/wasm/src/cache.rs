@@ -9,9 +9,10 @@
 //! The folder is limited to [`MAX_BYTES`]: writing an entry removes the least recently used ones.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::hash::{Hash, Hasher};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -155,7 +156,11 @@ impl Cache {
 
     /// Writes to a temporary file and renames it.
     pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-        let mut file = tempfile::Builder::new().prefix(PARTIAL_PREFIX).tempfile_in(&self.folder)?;
+        // Other users may load what an administrator has compiled, if the mask lets them read it, but never change it.
+        let mut file = tempfile::Builder::new()
+            .prefix(PARTIAL_PREFIX)
+            .permissions(Permissions::from_mode(0o644))
+            .tempfile_in(&self.folder)?;
         file.write_all(bytes)?;
         file.persist(path)?;
         Ok(())
@@ -296,6 +301,16 @@ mod tests {
         file(folder.path(), ".writing-now", 10, 1);
         cache(folder.path(), 0).prune().unwrap();
         assert_eq!(names(folder.path()), [".writing-now"]);
+    }
+
+    #[test]
+    fn others_may_read_an_entry_as_the_mask_says_and_only_the_user_may_write_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (entry, other) = (folder.path().join("entry.sum"), folder.path().join("other"));
+        cache(folder.path(), MAX_BYTES).write(&entry, b"sum").unwrap();
+        fs::write(&other, b"by the mask").unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&entry), mode(&other) & 0o644);
     }
 
     #[test]

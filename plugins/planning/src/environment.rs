@@ -63,8 +63,8 @@ pub struct View {
     pub game: GameKind,
     /// The current state, as text.
     pub state: String,
-    /// Form of the state.
-    #[serde(default)]
+    /// Form of the state. Left out if it is the board.
+    #[serde(default, skip_serializing_if = "StateForm::is_board")]
     pub form: StateForm,
     /// Number of steps so far.
     pub round: u32,

@@ -132,6 +132,13 @@ pub enum StateForm {
     Words,
 }
 
+impl StateForm {
+    /// Returns true if agents see the board.
+    pub fn is_board(&self) -> bool {
+        *self == Self::Board
+    }
+}
+
 /// The games.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

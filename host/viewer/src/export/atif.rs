@@ -1,12 +1,14 @@
 //! Episodes as trajectories of ATIF, the Agent Trajectory Interchange Format of Harbor (version 1.7).
 //!
-//! A trajectory has a step of source `user` for each prompt and one of source `agent` for each completion, in the order of
-//! the turns; in a tree, those of the path that was taken. What the environment made of an action is the observation of
-//! the agent's step. Names of agents, actions and rewards are in the fields `extra`, which the format leaves to producers.
+//! A trajectory has a step of source `user` for the prompt of each turn and one of source `agent` for each completion, in
+//! the order of the turns; in a tree, those of the path that was taken. Results of tools are observations of the step
+//! whose completion called them, and what the environment made of an action is one of the turn's last step, which also
+//! has the action and the reward. Names of agents, actions and rewards are in the fields `extra`, which the format leaves
+//! to producers.
 
 use serde_json::{Map, Value, json};
 
-use crate::episode::{AgentTurn, Branch, EpisodeDetails, NodeVisit};
+use crate::episode::{AgentTurn, Branch, EpisodeDetails, ModelCall, NodeVisit};
 
 /// Version of the format.
 const SCHEMA: &str = "ATIF-v1.7";
@@ -30,11 +32,12 @@ pub(super) fn trajectory(episode: &EpisodeDetails, producer: &Producer) -> Optio
             steps.push(json!({
                 "step_id": steps.len() + 1, "source": "user", "message": prompt.text.as_ref()?, "extra": extra,
             }));
-            totals.prompt_tokens += prompt.tokens;
             let turn = branch.and_then(|branch| turn_of(branch, &prompt.agent));
-            if let (Some(branch), Some(turn)) = (branch, turn) {
-                steps.push(agent_step(steps.len() + 1, visit, branch, turn, prompt.tokens));
-                totals.completion_tokens += turn.tokens;
+            let (Some(branch), Some(turn)) = (branch, turn) else { continue };
+            for call in turn.calls(Some(prompt)) {
+                steps.push(agent_step(steps.len() + 1, visit, branch, turn, &call));
+                totals.prompt_tokens += call.prompt_tokens;
+                totals.completion_tokens += call.tokens;
             }
         }
     }
@@ -58,6 +61,7 @@ pub(super) fn trajectory(episode: &EpisodeDetails, producer: &Producer) -> Optio
     })
 }
 
+/// Sums over the steps of agents.
 #[derive(Default)]
 struct Totals {
     prompt_tokens: usize,
@@ -73,21 +77,27 @@ fn agent_step(
     visit: &NodeVisit,
     branch: &Branch,
     turn: &AgentTurn,
-    prompt_tokens: usize,
+    call: &ModelCall<'_>,
 ) -> Value {
-    let reward = branch.rewards.iter().find(|reward| reward.agent == turn.agent).map(|reward| reward.reward);
+    let reward = branch.rewards.iter().find(|reward| call.is_last && reward.agent == turn.agent);
+    let action = turn.action.as_deref().filter(|_| call.is_last);
     let mut step = json!({
-        "step_id": id, "source": "agent", "message": turn.text,
-        "metrics": { "prompt_tokens": prompt_tokens, "completion_tokens": turn.tokens },
+        "step_id": id, "source": "agent", "message": call.text,
+        "metrics": { "prompt_tokens": call.prompt_tokens, "completion_tokens": call.tokens },
         "extra": {
-            "agent": turn.agent, "node_visit": visit.node_visit, "branch": branch.branch, "finish": turn.finish,
-            "action": turn.action.as_deref().map(parsed), "reward": reward, "follow_ups": turn.follow_ups,
+            "agent": turn.agent, "node_visit": visit.node_visit, "branch": branch.branch, "call": call.index,
+            "finish": call.finish, "action": action.map(parsed), "reward": reward.map(|reward| reward.reward),
         },
     });
-    if let (Some(outcome), Some(fields)) = (&branch.outcome, step.as_object_mut()) {
+    let mut results: Vec<Value> =
+        call.tool_results.iter().map(|result| json!({ "content": result })).collect();
+    let outcome = branch.outcome.as_ref().filter(|_| call.is_last);
+    results.extend(outcome.map(|outcome| {
         let extra = json!({ "done": outcome.done, "truncated": outcome.truncated });
-        let observation = json!({ "results": [{ "content": outcome.facts.to_string(), "extra": extra }] });
-        fields.insert("observation".to_owned(), observation);
+        json!({ "content": outcome.facts.to_string(), "extra": extra })
+    }));
+    if let (false, Some(fields)) = (results.is_empty(), step.as_object_mut()) {
+        fields.insert("observation".to_owned(), json!({ "results": results }));
     }
     step
 }

@@ -57,6 +57,7 @@ struct Completion {
     completion: String,
     finish: String,
     tokens: u64,
+    /// `None` for all but the last model call of the turn, from which it was parsed.
     action: Option<String>,
     reward: Option<f64>,
     success: bool,
@@ -142,11 +143,7 @@ fn add_branch(rows: &mut Vec<Completion>, episode: &EpisodeDetails, visit: &Node
     for turn in &branch.turns {
         let prompt = visit.prompts.iter().find(|prompt| prompt.agent == turn.agent);
         let reward = branch.rewards.iter().find(|reward| reward.agent == turn.agent);
-        let first = (prompt.and_then(|prompt| prompt.text.clone()), &turn.text, &turn.finish, turn.tokens);
-        let later =
-            turn.later_completions().map(|own| (own.prompt.clone(), &own.text, &own.finish, own.tokens));
-        let calls = (0..).zip(std::iter::once(first).chain(later));
-        rows.extend(calls.map(|(call, (asked, text, finish, tokens))| Completion {
+        rows.extend(turn.calls(prompt).iter().map(|call| Completion {
             episode: episode.episode.clone(),
             step: episode.step,
             set: episode.set.clone(),
@@ -156,13 +153,13 @@ fn add_branch(rows: &mut Vec<Completion>, episode: &EpisodeDetails, visit: &Node
             turn: prompt.map_or(0, |prompt| prompt.visit),
             node_visit: visit.node_visit,
             branch: branch.branch,
-            call,
+            call: call.index,
             taken: visit.is_taken(branch),
-            prompt: asked,
-            completion: text.clone(),
-            finish: finish.clone(),
-            tokens: tokens as u64,
-            action: turn.action.clone(),
+            prompt: call.prompt.map(str::to_owned),
+            completion: call.text.to_owned(),
+            finish: call.finish.to_owned(),
+            tokens: call.tokens as u64,
+            action: turn.action.clone().filter(|_| call.is_last),
             reward: reward.map(|reward| reward.reward),
             success: episode.success,
             failure:

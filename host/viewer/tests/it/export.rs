@@ -10,7 +10,7 @@ use pl_testing::{Requirement, skip_or_fail};
 use pl_viewer::{Error, ExportFormat, export};
 use serde_json::{Value, json};
 
-use crate::recorded::{HOSTILE, Letters, TOOL_CALL, example, tool_calls};
+use crate::recorded::{HOSTILE, Letters, TOOL_CALL, example, ids, tool_calls, trees_of_tool_calls};
 
 fn lines(run: &Path, format: ExportFormat) -> Vec<Value> {
     let mut out = Vec::new();
@@ -40,6 +40,26 @@ fn episodes_examples_and_preferences_have_their_columns() {
             "agent": "tool", "chosen_reward": 3.0, "rejected_reward": 0.0,
         })]
     );
+}
+
+#[test]
+fn a_pair_of_turns_with_tool_calls_has_the_first_completions_that_differ() {
+    let runs = tempfile::tempdir().unwrap();
+    let trees = [
+        // The same call and result, then another answer.
+        [[TOOL_CALL, "6", "seven"], [TOOL_CALL, "6", "six"]],
+        // Another call.
+        [["add(2, 5)", "7", "seven"], [TOOL_CALL, "6", "six"]],
+        // Another result of the same call: the answers have different prompts.
+        [[TOOL_CALL, "7", "seven"], [TOOL_CALL, "6", "six"]],
+        // The same turn.
+        [[TOOL_CALL, "6", "six"], [TOOL_CALL, "6", "six"]],
+    ];
+    let run = trees_of_tool_calls(runs.path(), "tools", &trees);
+    let pairs = lines(&run, ExportFormat::Preferences);
+    let texts: Vec<[&Value; 3]> =
+        pairs.iter().map(|pair| ["prompt", "chosen", "rejected"].map(|column| &pair[column])).collect();
+    assert_eq!(texts, [["6", "six", "seven"], ["go", TOOL_CALL, "add(2, 5)"]]);
 }
 
 #[test]
@@ -74,6 +94,31 @@ fn a_trajectory_has_the_path_of_the_episode_in_steps() {
 }
 
 #[test]
+fn a_trajectory_has_a_step_for_each_model_call_of_a_turn() {
+    let runs = tempfile::tempdir().unwrap();
+    let trajectories = lines(&tool_calls(runs.path(), "tools"), ExportFormat::Trajectories);
+    let steps = trajectories[0]["steps"].as_array().unwrap();
+    let messages: Vec<&Value> = steps.iter().skip(1).map(|step| &step["message"]).collect();
+    assert_eq!(messages, [TOOL_CALL, TOOL_CALL]);
+    let (first, last) = (&steps[1], &steps[2]);
+    let result = json!({ "content": "6" });
+    let outcome = json!({
+        "content": json!({ "agreed": true }).to_string(), "extra": { "done": true, "truncated": false },
+    });
+    assert_eq!(first["observation"]["results"], json!([result]));
+    assert_eq!(last["observation"]["results"], json!([result, outcome]));
+    assert_eq!((&first["extra"]["action"], &first["extra"]["reward"]), (&Value::Null, &Value::Null));
+    assert_eq!(last["extra"]["action"], json!({ "answer": TOOL_CALL }));
+    assert_eq!(last["extra"]["reward"], 1.5);
+    let (asked, tokens) = (ids(steps[0]["message"].as_str().unwrap()).len(), ids(TOOL_CALL).len());
+    let metrics = |prompt: usize| json!({ "prompt_tokens": prompt, "completion_tokens": tokens });
+    assert_eq!((&first["metrics"], &last["metrics"]), (&metrics(asked), &metrics(1)));
+    let totals = &trajectories[0]["final_metrics"];
+    assert_eq!(totals["total_prompt_tokens"], asked + 1);
+    assert_eq!(totals["total_completion_tokens"], 2 * tokens);
+}
+
+#[test]
 fn trajectories_are_valid_to_the_formats_own_models() {
     let probe = Command::new("python3").args(["-c", "import atif"]).output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
@@ -81,15 +126,17 @@ fn trajectories_are_valid_to_the_formats_own_models() {
         return;
     }
     let runs = tempfile::tempdir().unwrap();
-    let run = example(runs.path(), "math", 0);
     let mut text = Vec::new();
-    let exported = export(&run, ExportFormat::Trajectories, &Letters, &mut text).unwrap();
+    let mut count = 0;
+    for run in [example(runs.path(), "math", 0), tool_calls(runs.path(), "tools")] {
+        count += export(&run, ExportFormat::Trajectories, &Letters, &mut text).unwrap().lines;
+    }
     let check = "import sys\nfrom atif import Trajectory\nprint(sum(Trajectory.model_validate_json(line) is not None for line in sys.stdin))";
     let mut python = Command::new("python3");
     let mut python = python.args(["-c", check]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     python.stdin.take().unwrap().write_all(&text).unwrap();
     let checked = String::from_utf8(python.wait_with_output().unwrap().stdout).unwrap();
-    assert_eq!(checked.trim(), exported.lines.to_string());
+    assert_eq!(checked.trim(), count.to_string());
 }
 
 /// Returns the columns of a row that the test looks at.
@@ -139,6 +186,9 @@ fn every_model_call_of_a_turn_is_a_completion_and_tool_results_without_one_are_n
     let rows = table(&run);
     let calls: Vec<(&Value, &Value)> = rows.iter().map(|row| (&row["call"], &row["prompt"])).collect();
     assert_eq!(calls, [(&json!(0), &examples[0]["prompt"]), (&json!(1), &json!("6"))]);
+    // Parsed from the last completion.
+    let actions: Vec<&Value> = rows.iter().map(|row| &row["action"]).collect();
+    assert_eq!(actions, [&Value::Null, &json!(json!({ "answer": TOOL_CALL }).to_string())]);
 }
 
 #[test]

@@ -42,11 +42,7 @@ pub(super) fn embed(loader: &Loader<'_>, file: &Path, bytes: &[u8]) -> CommandRe
     let described = section::with_items(bytes, loader.load(file, bytes)?.items()).ok_or_else(|| {
         CommandError::failed(format!("the description can't be added to {}", file.display()))
     })?;
-    // Written to another file and renamed, so that a reader finds the old component or the new one.
-    let partial = file.with_extension("wasm.part");
-    std::fs::write(&partial, &described)
-        .and_then(|()| std::fs::rename(&partial, file))
-        .map_err(|e| CommandError::failed(format!("cannot write {}: {e}", file.display())))?;
+    pl_record::write_atomically(file, &described).map_err(CommandError::failed)?;
     loader.engine().reassign(bytes, &described);
     Ok(())
 }
