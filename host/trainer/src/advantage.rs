@@ -70,13 +70,16 @@ struct GroupStatistics {
     /// Sum of the means of the episodes.
     sum: f64,
     /// Mean of the episodes.
-    pub mean: f64,
+    mean: f64,
     /// Sample standard deviation (divisor n - 1). A single episode deviates by 0.
-    pub deviation: f64,
+    deviation: f64,
+    /// True if the group says nothing about its members: they are of one episode, or equal. The deviation does not
+    /// tell: the mean of equal numbers can differ from them by rounding.
+    is_flat: bool,
 }
 
 impl GroupStatistics {
-    pub fn new(returns: &[TurnReturn]) -> Self {
+    fn new(returns: &[TurnReturn]) -> Self {
         let mut episodes: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
         for turn in returns {
             let (sum, turns) = episodes.entry(turn.episode).or_default();
@@ -90,11 +93,14 @@ impl GroupStatistics {
         let sum = weighted(&|value| value);
         let mean = sum / n;
         let squares = weighted(&|value| (value - mean).powi(2));
-        Self { sum, mean, deviation: (squares / (n - 1.0).max(1.0)).sqrt(), episodes }
+        let deviation = (squares / (n - 1.0).max(1.0)).sqrt();
+        let is_flat = returns.windows(2).all(|pair| pair[0].episode == pair[1].episode)
+            || returns.windows(2).all(|pair| pair[0].value == pair[1].value);
+        Self { episodes, sum, mean, deviation, is_flat }
     }
 
     /// Number of episodes.
-    pub fn size(&self) -> usize {
+    fn size(&self) -> usize {
         self.episodes.len()
     }
 
@@ -109,36 +115,33 @@ impl GroupStatistics {
     }
 
     /// Returns the mean of the episodes but one.
-    pub fn mean_without(&self, episode: usize) -> f64 {
+    fn mean_without(&self, episode: usize) -> f64 {
         let own = self.episodes.get(&episode).map_or(0.0, |(sum, turns)| sum / turns);
         (self.sum - own) / (self.size() as f64 - 1.0)
+    }
+
+    /// Returns the advantages of the group's returns, in their order.
+    fn advantages(&self, returns: &[TurnReturn], baseline: Baseline, scale: Scale) -> Vec<f64> {
+        if self.is_flat && (baseline != Baseline::None || scale == Scale::Group) {
+            return vec![0.0; returns.len()];
+        }
+        let divisor = match scale {
+            Scale::Group => self.deviation + EPSILON,
+            Scale::Batch | Scale::None => 1.0,
+        };
+        let relative = |turn: &TurnReturn| match baseline {
+            Baseline::Mean => turn.value - self.mean,
+            Baseline::LeaveOneOut => turn.value - self.mean_without(turn.episode),
+            Baseline::None => turn.value,
+        };
+        returns.iter().map(|turn| relative(turn) / divisor).collect()
     }
 }
 
 /// Advantages within one group, in the order of `returns`. [`Scale::Batch`] is [`whiten`]'s part: here it is
 /// the same as [`Scale::None`].
 pub fn group_advantages(returns: &[TurnReturn], baseline: Baseline, scale: Scale) -> Vec<f64> {
-    if says_nothing(returns) && (baseline != Baseline::None || scale == Scale::Group) {
-        return vec![0.0; returns.len()];
-    }
-    let statistics = GroupStatistics::new(returns);
-    let divisor = match scale {
-        Scale::Group => statistics.deviation + EPSILON,
-        Scale::Batch | Scale::None => 1.0,
-    };
-    let relative = |turn: &TurnReturn| match baseline {
-        Baseline::Mean => turn.value - statistics.mean,
-        Baseline::LeaveOneOut => turn.value - statistics.mean_without(turn.episode),
-        Baseline::None => turn.value,
-    };
-    returns.iter().map(|turn| relative(turn) / divisor).collect()
-}
-
-/// Returns true if a group says nothing about its members: they are of one episode, or equal. Their deviation does not
-/// tell: the mean of equal numbers can differ from them by rounding.
-fn says_nothing(returns: &[TurnReturn]) -> bool {
-    returns.windows(2).all(|pair| pair[0].episode == pair[1].episode)
-        || returns.windows(2).all(|pair| pair[0].value == pair[1].value)
+    GroupStatistics::new(returns).advantages(returns, baseline, scale)
 }
 
 /// Credit of a return that is compared with no other.
@@ -163,8 +166,9 @@ pub fn grouped_advantages<G: Ord>(
     for group in members.values() {
         let returns: Vec<TurnReturn> = group.iter().map(|&(_, turn)| turn).collect();
         let statistics = GroupStatistics::new(&returns);
-        flat_groups += usize::from(says_nothing(&returns));
-        for (&(index, turn), advantage) in group.iter().zip(group_advantages(&returns, baseline, scale)) {
+        flat_groups += usize::from(statistics.is_flat);
+        let advantages = statistics.advantages(&returns, baseline, scale);
+        for (&(index, turn), advantage) in group.iter().zip(advantages) {
             values[index] = advantage;
             credits[index] = statistics.credit(turn.value);
         }
@@ -307,6 +311,23 @@ mod tests {
                 Credit { value: 3.0, group_size: 2, group_mean: 2.0, group_deviation: deviation },
             ]
         );
+    }
+
+    #[test]
+    fn groups_of_one_episode_or_of_equal_returns_are_flat() {
+        let turn = |episode, value| TurnReturn { episode, value };
+        let returns = [
+            ("one episode", turn(0, 1.0)),
+            ("one episode", turn(0, 2.0)),
+            ("equal", turn(0, 0.1)),
+            ("equal", turn(1, 0.1)),
+            ("equal", turn(2, 0.1)),
+            ("apart", turn(0, 1.0)),
+            ("apart", turn(1, 2.0)),
+        ];
+        let grouped = grouped_advantages(returns, Baseline::Mean, Scale::None);
+        assert_eq!((grouped.groups, grouped.flat_groups), (3, 2));
+        assert_eq!(grouped.values, [0.0, 0.0, 0.0, 0.0, 0.0, -0.5, 0.5]);
     }
 
     #[test]

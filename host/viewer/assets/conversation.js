@@ -110,18 +110,21 @@ function actionBlock(action, completion) {
 /** The turn of one agent in one branch. `tokensLink` returns the address of the tokens of a model call, or null. */
 function turnBlock(turn, branch, tokensLink) {
   const reward = branch.rewards.find((one) => one.agent === turn.agent);
+  const followUps = turn.follow_ups ?? [];
+  // The action was parsed from the last completion.
+  const last = followUps.findLast((later) => later.finish);
   const tokens = (call) => tokensLink(call) && h("a", { href: tokensLink(call), class: "small" }, "tokens");
   return h(
     "div",
     { class: "turn" },
     h("div", { class: "turnhead" }, h("b", {}, turn.agent), " writes ", h("span", { class: "dim" }, `${number(turn.tokens)} tokens`), turn.finish === "length" && badge("unsolved", "cut off"), h("span", { class: "space" }), reward && rewardChip(reward), tokens(0)),
     prose(turn.text),
-    (turn.follow_ups ?? []).map((later, index) => [
+    followUps.map((later, index) => [
       later.tool_results.map((result) => code(result, "tool result")),
       later.finish && h("div", { class: "turnhead" }, "writes ", h("span", { class: "dim" }, `${number(later.tokens)} tokens`), later.finish === "length" && badge("unsolved", "cut off"), h("span", { class: "space" }), tokens(index + 1)),
       prose(later.text),
     ]),
-    actionBlock(turn.action, turn.text),
+    actionBlock(turn.action, last?.text ?? turn.text),
   );
 }
 

@@ -39,8 +39,9 @@ pub enum ExportFormat {
     Examples,
     /// A pair of siblings per line, of trees: `prompt`, `chosen` and `rejected` with the highest and the lowest
     /// reward of the node, `episode`, `agent`, `chosen_reward`, `rejected_reward`. Of turns with several model calls,
-    /// the first calls whose completions differ. Nodes with equal rewards have none, and neither have siblings with
-    /// equal completions, or whose prompts differ before their completions do.
+    /// the first calls whose completions differ. Siblings with equal completions are no pair, and neither are those
+    /// whose prompts differ before their completions do: of several siblings with these rewards, the first pair that
+    /// is one. Nodes with equal rewards have none.
     Preferences,
     /// A trajectory of ATIF per line: an attempt at an episode. In a tree, the path that it took.
     Trajectories,
@@ -230,15 +231,21 @@ fn examples(episode: &EpisodeDetails) -> Vec<Value> {
 fn preferences(episode: &EpisodeDetails) -> Vec<Value> {
     let pair = |visit: &NodeVisit, prompt: &Prompt| {
         let siblings = || visit.branches.iter().filter_map(|branch| scored(branch, &prompt.agent));
-        let (chosen, best) = siblings().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let (rejected, worst) = siblings().min_by(|a, b| a.1.total_cmp(&b.1))?;
-        let (chosen, rejected) = first_difference(prompt, chosen, rejected)?;
-        (best > worst).then(|| {
-            json!({
-                "prompt": chosen.prompt, "chosen": chosen.text, "rejected": rejected.text,
-                "episode": episode.episode, "agent": prompt.agent, "chosen_reward": best, "rejected_reward": worst,
-            })
-        })
+        let best = siblings().map(|(_, reward)| reward).max_by(f64::total_cmp)?;
+        let worst = siblings().map(|(_, reward)| reward).min_by(f64::total_cmp)?;
+        if best <= worst {
+            return None;
+        }
+        let turns =
+            |wanted: f64| siblings().filter(move |(_, reward)| *reward == wanted).map(|(turn, _)| turn);
+        // Rewards are often equal: another sibling may make a pair if the first one makes none.
+        let mut pairs = turns(best).flat_map(|chosen| turns(worst).map(move |rejected| (chosen, rejected)));
+        let (chosen, rejected) =
+            pairs.find_map(|(chosen, rejected)| first_difference(prompt, chosen, rejected))?;
+        Some(json!({
+            "prompt": chosen.prompt, "chosen": chosen.text, "rejected": rejected.text,
+            "episode": episode.episode, "agent": prompt.agent, "chosen_reward": best, "rejected_reward": worst,
+        }))
     };
     let visits = episode.visits.iter().filter(|_| episode.tree);
     visits.flat_map(|visit| visit.prompts.iter().filter_map(move |prompt| pair(visit, prompt))).collect()

@@ -8,7 +8,7 @@ use wasmtime_wasi::p2::{InputStream, Pollable, StreamError, StreamResult};
 
 use crate::stream_work::StreamWork;
 
-/// Fuel of a read, not counting its bytes. One at the end costs as much: the host makes an error for it.
+/// Fuel of a read, also of one at the end, not counting its bytes.
 const READ_FUEL: u64 = 3_000;
 
 /// Input of a guest. Clones share what is left of it.

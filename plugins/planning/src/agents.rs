@@ -84,20 +84,17 @@ impl Agent for Planner {
         let mut state = view.state.clone();
         state.push_str(&last_plan(view));
         if let Some(program) = &view.program {
-            let form = match view.form {
-                StateForm::Board => "plan",
-                StateForm::Words => "move",
-            };
+            let noun = view.form.noun();
             let is_shown = settings.context == ProgramContext::Full && !program.code.is_empty();
             state.push_str(&match (&program.plan, &program.error) {
                 _ if is_shown => {
-                    let listing = listing(program, &start(&program.code, MAX_CODE), settings.context);
-                    format!("\nA program, which may be wrong, was to find a plan:\n{listing}")
+                    let listing = listing(program, &start(&program.code, MAX_CODE), settings.context, noun);
+                    format!("\nA program, which may be wrong, was to find a {noun}:\n{listing}")
                 }
-                (Some(plan), _) => format!("\nA program printed the {form} {plan}, which may be wrong."),
-                (None, Some(error)) => format!("\nA program that was to find a plan failed: {error}."),
+                (Some(plan), _) => format!("\nA program printed the {noun} {plan}, which may be wrong."),
+                (None, Some(error)) => format!("\nA program that was to find a {noun} failed: {error}."),
                 (None, None) => {
-                    format!("\nA program printed no plan, but: {}", start(&program.output, MAX_OUTPUT))
+                    format!("\nA program printed no {noun}, but: {}", start(&program.output, MAX_OUTPUT))
                 }
             });
         }
@@ -130,7 +127,7 @@ impl Agent for Tool {
             state.push_str(&match program.code.as_str() {
                 "" => "\nYour last answer had no program.".to_owned(),
                 code => {
-                    let listing = listing(program, code, settings.context);
+                    let listing = listing(program, code, settings.context, view.form.noun());
                     format!("\nYour last program:\n{listing}\nWrite a better one.")
                 }
             });
@@ -161,19 +158,19 @@ fn last_plan(view: &View) -> String {
     }
 }
 
-/// Shows a program, of which `code` is the part to show, with its result.
-fn listing(program: &ProgramRun, code: &str, context: ProgramContext) -> String {
+/// Shows a program, of which `code` is the part to show, with its result. `noun` is what it was to print.
+fn listing(program: &ProgramRun, code: &str, context: ProgramContext, noun: &str) -> String {
     let output = match (context, program.output.as_str()) {
         (ProgramContext::Plan, _) | (ProgramContext::Full, "") => String::new(),
         (ProgramContext::Full, output) => format!("Its output:\n```\n{output}\n```\n"),
     };
     let result = match (&program.plan, &program.error, context) {
-        (Some(plan), ..) => format!("printed the plan {plan}"),
+        (Some(plan), ..) => format!("printed the {noun} {plan}"),
         (None, Some(error), _) => format!("failed: {error}"),
         (None, None, ProgramContext::Plan) => {
-            format!("printed no plan, but: {}", start(&program.output, MAX_OUTPUT))
+            format!("printed no {noun}, but: {}", start(&program.output, MAX_OUTPUT))
         }
-        (None, None, ProgramContext::Full) => "printed no plan".to_owned(),
+        (None, None, ProgramContext::Full) => format!("printed no {noun}"),
     };
     format!("```python\n{code}\n```\n{output}It {result}.")
 }
@@ -341,6 +338,19 @@ mod tests {
         assert_eq!(after("up", None), format!("{state}\nThe last move, up, led here.\n"));
         assert_eq!(after("left", Some(1)), format!("{state}\nThe last move, left, was impossible.\n"));
         assert_eq!(after("", None), format!("{state}\nThe last answer was no move.\n"));
+        let printed = |plan: Option<&str>| ProgramRun {
+            code: "print(solve())".to_owned(),
+            output: "up".to_owned(),
+            error: None,
+            plan: plan.map(str::to_owned),
+        };
+        let with = |plan| View { program: Some(printed(plan)), ..view.clone() };
+        assert_eq!(
+            prompt::<Planner>(&bare, &with(Some("up"))),
+            format!("{state}\nA program printed the move up, which may be wrong.\n")
+        );
+        assert!(prompt::<Planner>(&bare, &with(None)).ends_with("\nA program printed no move, but: up\n"));
+        assert!(prompt::<Tool>(&bare, &with(Some("up"))).contains("\nIt printed the move up.\n"));
     }
 
     fn completion(text: &str) -> Completion {

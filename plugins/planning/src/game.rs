@@ -133,6 +133,14 @@ pub enum StateForm {
 }
 
 impl StateForm {
+    /// Returns the word for what agents answer with.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Board => "plan",
+            Self::Words => "move",
+        }
+    }
+
     /// Returns true if agents see the board.
     pub fn is_board(&self) -> bool {
         *self == Self::Board

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::fs::{self, Permissions};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -83,15 +84,25 @@ where
     N: AsRef<str> + Ord + Display,
     V: View,
 {
-    // The library renames a temporary file, which its owner alone may read. Another one beside it has what the mask leaves.
-    let permissions = tempfile::Builder::new()
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(path.parent().unwrap_or(Path::new(".")))
-        .and_then(|other| Ok(other.as_file().metadata()?.permissions()))
-        .map_err(Error::io(path))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let permissions = permissions_by_mask(folder).map_err(Error::io(folder))?;
+    // The library renames a temporary file, which its owner alone may read.
     safetensors::serialize_to_file(tensors, Some(metadata), path)
         .map_err(|e| Error::format(path, format!("could not be written: {e}")))?;
     fs::set_permissions(path, permissions).map_err(Error::io(path))
+}
+
+/// Returns the permissions that the user's mask leaves to a new file in `folder`.
+fn permissions_by_mask(folder: &Path) -> io::Result<Permissions> {
+    let not_created = |error: io::Error| {
+        io::Error::new(error.kind(), format!("no file can be created in the folder: {error}"))
+    };
+    // The umask can only be read by setting it, for all threads: a file that is made and removed shows it.
+    let file = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+        .map_err(not_created)?;
+    Ok(file.as_file().metadata()?.permissions())
 }
 
 /// Returns PyTorch's name of a number format.
@@ -132,5 +143,21 @@ impl View for LazyTensor {
 
     fn data_len(&self) -> usize {
         self.shape.iter().product::<usize>() * self.dtype.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_takes_no_files_is_named() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("missing");
+        let error = write_tensors(&folder.join("model.safetensors"), Vec::new(), Dtype::F32).unwrap_err();
+        let message = error.to_string();
+        let expected = format!("{}: no file can be created in the folder: ", folder.display());
+        assert!(message.starts_with(&expected), "{message}");
+        assert!(matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound));
     }
 }

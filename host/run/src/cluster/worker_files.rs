@@ -1,9 +1,10 @@
 //! Files of a run on a worker, in the cache under their hashes.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use pl_cluster::{SharedFile, Worker};
-use pl_record::write_atomically;
+use pl_record::create_partial;
 use pl_toolchain::cache;
 
 use crate::error::Error;
@@ -39,8 +40,11 @@ fn write(folder: &Path, file: &SharedFile, bytes: &[u8]) -> Result<(), ClusterEr
     let failed = |source| ClusterError::File { path: path.clone(), source };
     let parent = path.parent().unwrap_or(folder);
     std::fs::create_dir_all(parent).map_err(failed)?;
-    // Other workers on this machine may write the same file.
-    write_atomically(&path, bytes).map_err(|error| failed(std::io::Error::other(error)))
+    // Other workers on this machine may write the same file. It is not synced: the next run checks its hash.
+    let mut partial = create_partial(&path).map_err(failed)?;
+    partial.as_file_mut().write_all(bytes).map_err(failed)?;
+    partial.persist(&path).map_err(|error| failed(error.error))?;
+    Ok(())
 }
 
 fn failed(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
@@ -66,5 +70,20 @@ mod tests {
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         assert_eq!(mode(&path), mode(&other));
         assert_eq!(std::fs::read(&path).unwrap(), b"weights");
+    }
+
+    #[test]
+    fn a_failure_names_its_path_once_and_keeps_its_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = SharedFile { path: "weights".to_owned(), hash: String::new() };
+        let path = folder.path().join(&file.path);
+        std::fs::create_dir(&path).unwrap();
+        let error = write(folder.path(), &file, b"weights").unwrap_err();
+        assert_eq!(error.to_string().matches(path.to_str().unwrap()).count(), 1, "{error}");
+        let is_kept = matches!(
+            &error,
+            ClusterError::File { source, .. } if source.kind() == std::io::ErrorKind::IsADirectory
+        );
+        assert!(is_kept, "{error}");
     }
 }

@@ -4,7 +4,7 @@ use pl_record::{TraceFile, Traces};
 use pl_testing::chromium::Page;
 use serde_json::json;
 
-use crate::recorded::{completion, create, event, example, flat, tool_calls};
+use crate::recorded::{TOOL_CALL, completion, create, event, example, flat, tool_calls};
 use crate::server::Server;
 
 /// Addresses of the pages of the recorded example, an element that each has once it is drawn, and texts of it.
@@ -258,6 +258,29 @@ fn the_tokens_of_every_model_call_of_a_turn_can_be_chosen() {
     page.wait_for("document.querySelector('.title').innerText.includes('call 1')");
     assert_eq!(page.eval(&format!("{call}.value")), "0");
     assert!(page.eval("location.hash").as_str().unwrap().contains("call=0"));
+}
+
+#[test]
+fn an_action_is_compared_with_the_completion_that_it_was_parsed_from() {
+    let runs = tempfile::tempdir().unwrap();
+    let root = example(runs.path(), "math", 0);
+    let of_tool = |kind| event(0, None, Some("tool"), kind);
+    let program = "total = 2 + 4\nprint(total)";
+    let mut trace = flat("train", 3, 0, 0, TOOL_CALL, 1.0);
+    trace["events"] = json!([
+        of_tool(completion(TOOL_CALL)),
+        of_tool(json!({ "tool_results": ["6"] })),
+        of_tool(completion(&format!("```python\n{program}\n```"))),
+        // They no longer fitted: no completion follows.
+        of_tool(json!({ "tool_results": ["7"] })),
+        of_tool(json!({ "action": json!({ "program": program }).to_string() })),
+    ]);
+    Traces::for_run(&root).write(&TraceFile { step: 3, evaluation: None }, &[trace]).unwrap();
+    let server = Server::start(runs.path());
+    let Some(mut page) = open(&server) else { return };
+    page.go("#episode?run=math&episode=3.0.0", ".turn");
+    let actions = "[...document.querySelectorAll('.turn .action')].map((one) => one.textContent)";
+    assert_eq!(page.eval(actions), json!(["does program: the program above"]));
 }
 
 #[test]

@@ -45,21 +45,33 @@ fn episodes_examples_and_preferences_have_their_columns() {
 #[test]
 fn a_pair_of_turns_with_tool_calls_has_the_first_completions_that_differ() {
     let runs = tempfile::tempdir().unwrap();
-    let trees = [
+    let trees: [&[(f64, [&str; 3])]; 6] = [
         // The same call and result, then another answer.
-        [[TOOL_CALL, "6", "seven"], [TOOL_CALL, "6", "six"]],
+        &[(0.0, [TOOL_CALL, "6", "seven"]), (1.0, [TOOL_CALL, "6", "six"])],
         // Another call.
-        [["add(2, 5)", "7", "seven"], [TOOL_CALL, "6", "six"]],
+        &[(0.0, ["add(2, 5)", "7", "seven"]), (1.0, [TOOL_CALL, "6", "six"])],
         // Another result of the same call: the answers have different prompts.
-        [[TOOL_CALL, "7", "seven"], [TOOL_CALL, "6", "six"]],
+        &[(0.0, [TOOL_CALL, "7", "seven"]), (1.0, [TOOL_CALL, "6", "six"])],
         // The same turn.
-        [[TOOL_CALL, "6", "six"], [TOOL_CALL, "6", "six"]],
+        &[(0.0, [TOOL_CALL, "6", "six"]), (1.0, [TOOL_CALL, "6", "six"])],
+        // The same turn as the first of the worst, and another answer of the second.
+        &[(0.0, [TOOL_CALL, "6", "six"]), (0.0, [TOOL_CALL, "6", "five"]), (1.0, [TOOL_CALL, "6", "six"])],
+        // The worst is the same turn as the first of the best, and its answer has another prompt than the last's.
+        &[
+            (0.0, [TOOL_CALL, "6", "four"]),
+            (1.0, [TOOL_CALL, "6", "four"]),
+            (1.0, [TOOL_CALL, "6", "six"]),
+            (1.0, [TOOL_CALL, "7", "six"]),
+        ],
     ];
     let run = trees_of_tool_calls(runs.path(), "tools", &trees);
     let pairs = lines(&run, ExportFormat::Preferences);
     let texts: Vec<[&Value; 3]> =
         pairs.iter().map(|pair| ["prompt", "chosen", "rejected"].map(|column| &pair[column])).collect();
-    assert_eq!(texts, [["6", "six", "seven"], ["go", TOOL_CALL, "add(2, 5)"]]);
+    assert_eq!(
+        texts,
+        [["6", "six", "seven"], ["go", TOOL_CALL, "add(2, 5)"], ["6", "six", "five"], ["6", "six", "four"]]
+    );
 }
 
 #[test]

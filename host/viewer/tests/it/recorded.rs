@@ -152,25 +152,25 @@ pub fn tool_calls(runs: &Path, name: &str) -> PathBuf {
     root
 }
 
-/// Creates a run of trees, each of two candidates with rewards 0 and 1. The turn of a candidate has two model calls: the
-/// first completion, the tool's result, and the last completion.
-pub fn trees_of_tool_calls(runs: &Path, name: &str, trees: &[[[&str; 3]; 2]]) -> PathBuf {
+/// Creates a run of trees of candidates, each with its reward. The turn of a candidate has two model calls: the first
+/// completion, the tool's result, and the last completion.
+pub fn trees_of_tool_calls(runs: &Path, name: &str, trees: &[&[(f64, [&str; 3])]]) -> PathBuf {
     let (root, _folder) = create(runs, name, 0);
-    let traces = (0..).zip(trees).map(|(task, candidates)| {
+    let traces = (0..).zip(trees).map(|(task, &candidates)| {
         let prompted = |text: &str| json!({ "prompted": { "visit": 0, "prompt": ids(text) } });
         let mut events = vec![event(0, None, Some("tool"), prompted("go"))];
-        for (branch, [first, result, last]) in (0..).zip(candidates) {
+        for (branch, (reward, [first, result, last])) in (0..).zip(candidates) {
             let of_tool = |kind: Value| event(0, Some(branch), Some("tool"), kind);
             events.push(of_tool(completion(first)));
             events.push(of_tool(json!({ "tool_results": [result] })));
             events.push(of_tool(prompted(result)));
             events.push(of_tool(completion(last)));
-            events.push(event(0, Some(branch), None, scores(f64::from(branch))));
+            events.push(event(0, Some(branch), None, scores(*reward)));
         }
-        events.push(event(0, None, None, json!({ "chosen": 1 })));
+        events.push(event(0, None, None, json!({ "chosen": candidates.len() - 1 })));
         json!({
             "key": key("train", 1, task, 0), "task": { "id": format!("train-{task}"), "data": "{}" },
-            "mode": "tree", "candidates": 2, "events": events, "end": end(true, 1, 0),
+            "mode": "tree", "candidates": candidates.len(), "events": events, "end": end(true, 1, 0),
         })
     });
     let traces: Vec<Value> = traces.collect();

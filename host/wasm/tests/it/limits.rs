@@ -194,7 +194,7 @@ async fn every_handle_of_a_poll_costs_fuel() {
 async fn bytes_that_pass_to_and_from_the_host_cost_fuel() {
     // Texts that are refused, which the host has copied by then, and random bytes, which it computes. Two functions pass
     // the text twice: as a name and as its value.
-    let calls = [("header", 1), ("append", 2), ("list", 2), ("path", 1), ("address", 1), ("random", 4)];
+    let calls = [("header", 1), ("append", 2), ("list", 2), ("path", 1), ("address", 1), ("random", 10)];
     for (call, fuel_per_byte) in calls {
         let mut guest = start(BYTES, &Limits::default()).await;
         let mut used = Vec::new();
