@@ -20,7 +20,7 @@ int MKL_Set_Num_Threads_Local(int threads);
 // Adds the transpose of a [T, out] times b [T, in] to c [out, in], all in rows of `lda`, `ldb` and `ldc` numbers.
 void pl_add_outer(float* c, int ldc, const float* a, int lda, const float* b, int ldb, int terms, int out, int in) {
   // Large enough for the speed of a whole product, small enough for several threads. Few rows, as an adapter's, leave more columns.
-  const int rows = 288, columns = out <= 64 ? 128 : 288;
+  const int rows = 256, columns = out <= 64 ? 128 : 1024;
   const int64_t across = (in + columns - 1) / columns, blocks = (out + rows - 1) / rows * across;
   at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
     const int before = MKL_Set_Num_Threads_Local(1);
