@@ -49,7 +49,7 @@ pub(crate) struct TaskPath {
 }
 
 impl TaskPath {
-    /// Returns the file or folder at a path that a text may name with a split. Returns `None` if there is none.
+    /// Finds a task file, or a folder of task files, at a path. Returns `None` if neither is there.
     pub(crate) fn find(path: PathBuf, split: FolderSplit) -> Option<TaskPath> {
         if path.is_dir() {
             return Some(TaskPath { path, split: Some(split) });
