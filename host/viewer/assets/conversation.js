@@ -113,7 +113,10 @@ function turnBlock(turn, branch, tokensLink) {
   const followUps = turn.follow_ups ?? [];
   // The action was parsed from the last completion.
   const last = followUps.findLast((later) => later.finish);
-  const tokens = (call) => tokensLink(call) && h("a", { href: tokensLink(call), class: "small" }, "tokens");
+  const tokens = (call) => {
+    const href = tokensLink(call);
+    return href && h("a", { href, class: "small" }, "tokens");
+  };
   return h(
     "div",
     { class: "turn" },

@@ -386,8 +386,8 @@ impl File {
         lock(&self.content).read(offset, length)
     }
 
-    /// Writes at `offset`. A gap after the end reads as zeros. Returns the number of other bytes that had to be written:
-    /// zeros before the data, and those of pages that moved.
+    /// Writes at `offset`. A gap after the end reads as zeros. Returns the work besides the data, as [`Content::write`]
+    /// counts it.
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<u64, FsError> {
         let shared = &self.inode.shared;
         shared.writable()?;

@@ -128,7 +128,7 @@ pub enum StateForm {
     /// The whole board, for whole plans.
     #[default]
     Board,
-    /// What the next move depends on, in words.
+    /// The facts that the next move depends on, in words.
     Words,
 }
 

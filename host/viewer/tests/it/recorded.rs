@@ -16,7 +16,7 @@ pub const HOSTILE: &str =
 pub const HOSTILE_DRAWING: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" onload=\"parent.document.title='owned'\">\
     <script>parent.document.title='owned'</script><image href=\"/api/runs\"/></svg>";
 
-/// What both model calls of the turn of [`tool_calls`] have sampled.
+/// Completion of both model calls in the turn of [`tool_calls`].
 pub const TOOL_CALL: &str = "add(2, 4)";
 
 /// Workflows whose token ids are the letters of the texts.
