@@ -426,6 +426,24 @@ fn weights_take_over_in_flight_under_conditions() {
 }
 
 #[test]
+fn flat_groups_of_one_sample_are_kept_unless_advantages_are_relative() {
+    let found =
+        |train: &str, overrides: &[&str]| messages(&format!("flat_groups = drop; {train}"), "", overrides);
+    let message = "`flat_groups = drop` has no effect with `samples = 1`";
+    let ungrouped = "baseline = none; scale = batch; samples = 1";
+    for train in ["algorithm = ppo; samples = 1", "advantage = ema; samples = 1", ungrouped] {
+        let text = found(train, &[]);
+        assert!(text.contains(message), "{train}: {text}");
+    }
+    for train in ["samples = 2", "algorithm = ppo; samples = 2"] {
+        assert_eq!(found(train, &[]), "", "{train}");
+    }
+    // A group of several agents, and a sample less for a quick look.
+    assert!(!found(&format!("group_by = [task]; {ungrouped}"), &[]).contains(message));
+    assert_eq!(found("algorithm = ppo", &["train.samples=1"]), "");
+}
+
+#[test]
 fn tasks_that_end_first_are_trained_on_first_under_conditions() {
     let order = |train: &str| valid(train, "", &[]).train.unwrap().order;
     assert_eq!(order("schedule = async"), BatchOrder::Keys);

@@ -16,7 +16,7 @@ use pl_testing::{has_strace, sample};
 use crate::support::{assert_equal_runs, content, pl_host, run, scenario, stderr, succeed};
 
 use self::disk::{CALLS, Call, Disk, Loss};
-use self::failing_disk::{FailingDisk, Fault, Write, writes};
+use self::failing_disk::{Change, FailingDisk, Fault, changes};
 
 /// States of the disk that are tried, of each kind. `PL_HOST_ALL_PROGRAMS=1` tries all.
 const STATES: usize = 8;
@@ -178,6 +178,42 @@ fn has_begun(output: &Output, out: &Path) -> bool {
     stderr(output).lines().any(|shown| shown.starts_with(&line))
 }
 
+/// Numbers of runs that met a fault.
+#[derive(Default)]
+struct FaultCounts {
+    runs: usize,
+    /// Those that ended with an error.
+    failures: usize,
+    /// Those of the failures whose folder was complete before.
+    begun: usize,
+}
+
+impl FaultCounts {
+    /// Counts a run, and continues it. One without a workflow in its folder must have ended with an error instead.
+    /// One that has ended without an error lacks nothing, also before it is continued.
+    fn add(&mut self, has_ended: bool, output: &Output, out: &Path, reference: &Path, what: &str) {
+        self.runs += 1;
+        self.failures += usize::from(has_ended);
+        self.begun += usize::from(has_ended && has_begun(output, out));
+        if !has_ended {
+            assert_equal_runs(reference, out, what);
+        }
+        if out.join("workflow.json").exists() {
+            continues(out, reference, what);
+        } else {
+            assert!(has_ended, "{what}");
+        }
+    }
+
+    /// Checks that at least half of the faults ended a run, and some of them one that had begun.
+    fn check(&self) {
+        let FaultCounts { runs, failures, begun } = *self;
+        eprintln!("{failures} of {runs} faults ended a run");
+        assert!(failures * 2 >= runs, "only {failures} of {runs} faults ended a run");
+        assert!(begun > 0, "no run had begun when it met its fault");
+    }
+}
+
 /// Returns the numbers from 1 to `total` at which a fault is tried: powers of two, since a run begins with small files, and
 /// some at even distances from the end. `PL_HOST_ALL_PROGRAMS=1` tries all.
 fn places(total: u64) -> BTreeSet<u64> {
@@ -187,9 +223,20 @@ fn places(total: u64) -> BTreeSet<u64> {
     doubled.chain(sample(all, step)).collect()
 }
 
-/// Lets runs meet faults of their disk, at [`places`] of the number that `total` takes from the writes of an undisturbed run.
-/// Each run ends with an error if the write of a file failed that it can't go on without, and continues afterwards.
-fn survives_failing_writes(total: fn(&[Write]) -> u64, fault: fn(u64) -> Fault) {
+/// Returns errors of changes of some kinds, for each kind at [`places`] of the number that an undisturbed run makes.
+fn errors_of(kinds: &[&'static str], undisturbed: &[Change]) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for kind in kinds.iter().copied() {
+        let total = undisturbed.iter().filter(|change| change.kind == kind).count() as u64;
+        assert!(total > 0, "the library has seen no change of the kind `{kind}`");
+        faults.extend(places(total).into_iter().map(|number| Fault::Change(kind, number)));
+    }
+    faults
+}
+
+/// Lets runs meet faults of their disk, which `faults` takes from the changes that an undisturbed run makes. Each run
+/// ends with an error if the write of a file failed that it can't go on without, and continues afterwards.
+fn survives_faults(faults: impl Fn(&[Change]) -> Vec<Fault>) {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let disk = FailingDisk::compile(&root);
@@ -198,54 +245,67 @@ fn survives_failing_writes(total: fn(&[Write]) -> u64, fault: fn(u64) -> Fault) 
     let mut undisturbed = run(&file, &reference, &[]);
     disk.hold(&mut undisturbed, &reference, None);
     succeed(&mut undisturbed);
-    let counted = writes(&reference);
+    let counted = changes(&reference);
     // The library has seen the writes of all files.
-    let bytes: u64 = counted.iter().map(|write| write.bytes).sum();
+    let bytes: u64 = counted.iter().map(|change| change.bytes).sum();
     let left: usize = content(&reference).values().map(Vec::len).sum();
     assert!(bytes > left as u64, "{bytes} bytes were written, but {left} are there");
 
-    let (places, mut failures, mut begun) = (places(total(&counted)), 0, 0);
-    for number in &places {
-        let fault = fault(*number);
+    let mut counts = FaultCounts::default();
+    for (number, fault) in faults(&counted).into_iter().enumerate() {
         let (out, what) = (root.join(format!("failed-{number}")), format!("{fault:?}"));
         let mut failing = run(&file, &out, &[]);
         disk.hold(&mut failing, &out, Some(fault));
         let output = failing.output().unwrap();
         let has_ended = ends_by_fault(&output, &out, fault.cause(), &what);
-        let failed = writes(&out).into_iter().filter(|write| write.has_failed);
-        let failed: Vec<String> = failed.map(|write| write.file).collect();
-        let is_dispensable = |file: &String| DISPENSABLE.iter().any(|own| file.starts_with(own));
-        let is_fatal = !failed.iter().all(is_dispensable);
-        assert_eq!(has_ended, is_fatal, "{what}: {failed:?}: {}", stderr(&output));
-        failures += usize::from(has_ended);
-        begun += usize::from(has_ended && has_begun(&output, &out));
-        if out.join("workflow.json").exists() {
-            continues(&out, &reference, &what);
-        } else {
-            assert!(has_ended, "{what}");
+        let failed: Vec<Change> = changes(&out).into_iter().filter(|change| change.has_failed).collect();
+        // Other changes may fail without harm, such as creating a folder that is there already.
+        if failed.iter().all(|change| change.kind == "write") {
+            let is_dispensable = |change: &Change| DISPENSABLE.iter().any(|own| change.file.starts_with(own));
+            let is_fatal = !failed.iter().all(is_dispensable);
+            assert_eq!(has_ended, is_fatal, "{what}: {failed:?}: {}", stderr(&output));
         }
+        counts.add(has_ended, &output, &out, &reference, &what);
         fs::remove_dir_all(&out).unwrap();
     }
-    eprintln!("{failures} of {} faults ended a run", places.len());
-    assert!(failures * 2 >= places.len(), "only {failures} of {} faults ended a run", places.len());
-    assert!(begun > 0, "no run had begun when it met its fault");
+    counts.check();
 }
 
 /// The disk is full after 1, 2, 4, … KiB of all that a run writes, and at even distances up to the end.
 #[test]
 fn a_disk_full_at_any_kibibyte_ends_a_run_that_continues() {
-    let kibibytes = |writes: &[Write]| writes.iter().map(|write| write.bytes).sum::<u64>() >> 10;
-    survives_failing_writes(kibibytes, |number| Fault::Full(number << 10));
+    survives_faults(|undisturbed| {
+        let bytes: u64 = undisturbed.iter().map(|change| change.bytes).sum();
+        places(bytes >> 10).into_iter().map(|number| Fault::Full(number << 10)).collect()
+    });
 }
 
 /// The 1st, 2nd, 4th, … write of a run is an error, and some at even distances up to the last one.
 #[test]
 fn any_write_that_fails_ends_a_run_that_continues_afterwards() {
-    survives_failing_writes(|writes| writes.len() as u64, Fault::Write);
+    survives_faults(|undisturbed| errors_of(&["write"], undisturbed));
 }
 
-/// Lets runs meet errors of system calls, each of the n-th such call of every thread. More than half of them must end a run;
-/// all continue afterwards.
+/// Temporary files that are renamed afterwards, logs, the lock, and the files of checkpoints.
+#[test]
+fn any_file_that_can_not_be_created_ends_a_run_that_continues_afterwards() {
+    survives_faults(|undisturbed| errors_of(&["create"], undisturbed));
+}
+
+/// Folders of a run and of its checkpoints, and the link to the best one.
+#[test]
+fn any_folder_or_link_that_can_not_be_created_ends_a_run_that_continues_afterwards() {
+    survives_faults(|undisturbed| errors_of(&["mkdir", "symlink"], undisturbed));
+}
+
+/// Files and folders of the checkpoint that later ones replace, and files that show which permissions new ones get.
+#[test]
+fn any_removal_that_fails_ends_a_run_that_continues_afterwards() {
+    survives_faults(|undisturbed| errors_of(&["remove"], undisturbed));
+}
+
+/// Lets runs meet errors of system calls, each of the n-th such call of every thread. At least half of them must end a run; all
+/// continue afterwards.
 fn survives_failing_calls(faults: &[(&str, u32)]) {
     if !has_strace() {
         return;
@@ -255,7 +315,7 @@ fn survives_failing_calls(faults: &[(&str, u32)]) {
     let reference = folder.path().join("reference");
     // Also makes the user's key and the caches, whose calls would otherwise count in the runs that meet faults.
     succeed(&mut run(&file, &reference, &[]));
-    let (mut failures, mut begun) = (0, 0);
+    let mut counts = FaultCounts::default();
     for (number, (calls, when)) in faults.iter().enumerate() {
         let out = folder.path().join(format!("failed-{number}"));
         let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:error=EIO:when={when}"));
@@ -265,16 +325,9 @@ fn survives_failing_calls(faults: &[(&str, u32)]) {
         let mut failing = traced(&run(&file, &out, &[]), &how);
         let output = failing.output().unwrap();
         let has_ended = ends_by_fault(&output, &out, "Input/output error", &what);
-        failures += usize::from(has_ended);
-        begun += usize::from(has_ended && has_begun(&output, &out));
-        if out.join("workflow.json").exists() {
-            continues(&out, &reference, &what);
-        } else {
-            assert!(has_ended, "{what}");
-        }
+        counts.add(has_ended, &output, &out, &reference, &what);
     }
-    assert!(failures * 2 > faults.len(), "only {failures} of {} faults ended a run", faults.len());
-    assert!(begun > 0, "no run had begun when it met its fault");
+    counts.check();
 }
 
 /// Syncs of files that are renamed afterwards, of checkpoints and of folders; and those of logs, which are `fdatasync`.
@@ -285,14 +338,14 @@ fn any_sync_that_fails_ends_a_run_that_continues_afterwards() {
     survives_failing_calls(&[&syncs[..], &logs[..]].concat());
 }
 
-/// Renames of files are `renameat`; those of checkpoints and of the link to the best one are `rename`. Also a log that can't be
-/// truncated, and a folder that can't be created.
+/// Renames of files are `renameat`; those of checkpoints and of the link to the best one are `rename`. Also a log that
+/// can't be truncated.
 #[test]
 fn any_rename_that_fails_ends_a_run_that_continues_afterwards() {
     let files = [1, 2, 4, 8].map(|when: u32| ("renameat,renameat2", when));
     let checkpoints = [1, 4, 7].map(|when: u32| ("rename", when));
-    let others = [("ftruncate", 3), ("mkdir,mkdirat", 3)];
-    survives_failing_calls(&[&files[..], &checkpoints[..], &others[..]].concat());
+    let truncation = [("ftruncate", 3)];
+    survives_failing_calls(&[&files[..], &checkpoints[..], &truncation[..]].concat());
 }
 
 /// SIGKILL at the calls that put a checkpoint in its place, make the link to the best one and delete an earlier one.

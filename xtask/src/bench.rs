@@ -5,6 +5,7 @@
 
 pub mod cluster;
 pub mod engine;
+pub mod rollouts;
 pub mod servers;
 
 use std::path::Path;

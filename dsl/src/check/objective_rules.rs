@@ -9,8 +9,8 @@ use crate::diagnostic::reports::Reports;
 use crate::diagnostic::{DiagnosticCode, Severity};
 use crate::source::Location;
 use crate::workflow::objective::{
-    Advantage, Aggregation, Baseline, Correction, KlEstimator, KlPlace, Objective, OldLogprobs, Overlong,
-    Ratio, Returns, Scale, TrustRegion,
+    Advantage, Aggregation, Baseline, Correction, FlatGroups, KlEstimator, KlPlace, Objective, OldLogprobs,
+    Overlong, Ratio, Returns, Scale, TrustRegion,
 };
 
 /// A policy to check.
@@ -19,6 +19,8 @@ pub(super) struct TrainedCase<'s> {
     pub objective: Objective,
     /// Smallest `max_tokens` of the policy's agents. `None` if it has none.
     pub max_tokens: Option<u32>,
+    /// Number of completions of an agent's turn that may be compared. `None` if designers decide about it.
+    pub samples: Option<u32>,
 }
 
 /// A mistake, not reported yet: a setting of the file may apply to several policies.
@@ -70,6 +72,7 @@ impl TrainedCase<'_> {
         self.divergence(&mut out);
         self.overlong_buffer(&mut out);
         self.without_effect(&mut out);
+        self.flat_groups(&mut out);
         self.gradient(&mut out);
         out
     }
@@ -277,12 +280,7 @@ impl TrainedCase<'_> {
             let Some(written) = self.settings.written(key).filter(|_| !has(&self.objective)) else {
                 continue;
             };
-            // Values from outside may switch off what the file prepares.
-            let decided = ["algorithm"].iter().chain(*decided_by);
-            let from_outside = decided
-                .filter_map(|key| self.settings.written(key))
-                .any(|one| matches!(one.location, Location::Override(_)));
-            if from_outside {
+            if self.is_from_outside(["algorithm"].iter().chain(*decided_by)) {
                 continue;
             }
             out.push(Problem {
@@ -295,6 +293,40 @@ impl TrainedCase<'_> {
                 only_if_for_all: !written.own,
             });
         }
+    }
+
+    /// Finds a filter of flat groups that leaves out none, because each group has a single completion and keeps it.
+    fn flat_groups(&self, out: &mut Vec<Problem>) {
+        let Objective { flat_groups, advantage, group_by, .. } = self.objective;
+        // Groups across agents have several members also with one sample.
+        let is_alone = self.samples == Some(1) && (advantage != Advantage::Group || group_by.agent);
+        let is_kept = is_alone && !self.objective.is_relative_to_group();
+        let (FlatGroups::Drop, true, Some(written)) =
+            (flat_groups, is_kept, self.settings.written("flat_groups"))
+        else {
+            return;
+        };
+        if self.is_from_outside(["algorithm", "samples", "advantage", "group_by", "baseline", "scale"].iter())
+        {
+            return;
+        }
+        out.push(Problem {
+            severity: Severity::Error,
+            code: DiagnosticCode::NoEffect,
+            location: written.location,
+            message: "`flat_groups = drop` has no effect with `samples = 1`: a completion alone in its group is left out \
+                      only if its advantage is relative to the group"
+                .to_owned(),
+            also: self.cause("samples"),
+            help: "remove it, or set `samples` to 2 or more".to_owned(),
+            only_if_for_all: !written.own,
+        });
+    }
+
+    /// Returns true if one of some settings has a value from outside, which may switch off what the file prepares.
+    fn is_from_outside<'k>(&self, keys: impl Iterator<Item = &'k &'static str>) -> bool {
+        keys.filter_map(|key| self.settings.written(key))
+            .any(|one| matches!(one.location, Location::Override(_)))
     }
 
     /// A problem of two settings that exclude each other. It is reported at the one that is the policy's own or, if both

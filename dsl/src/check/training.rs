@@ -11,7 +11,7 @@ use crate::diagnostic::DiagnosticCode;
 use crate::source::Location;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::Block;
-use crate::workflow::objective::{Advantage, Baseline, Critic, CriticBase, FlatGroups, Objective, Scale};
+use crate::workflow::objective::{Advantage, Critic, CriticBase, FlatGroups, Objective};
 use crate::workflow::{
     Agent, BatchOrder, Designer, Faults, InFlight, Policy, PolicyTraining, Rise, Rollout, Scenario, Schedule,
     Train,
@@ -32,7 +32,9 @@ impl Resolver<'_, '_, '_> {
     ) -> Option<Train> {
         let file = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
         let mut train = self.run_wide(block, &file);
-        let objectives = self.policy_training(&file, agents, policies);
+        // Designs of a task are compared too, however many samples there are.
+        let samples = file.integer::<u32>("samples").filter(|_| designers.is_empty());
+        let objectives = self.policy_training(&file, agents, policies, samples);
         if let Some(train) = &train {
             self.staleness_of_policies(train, policies);
             self.in_flight_of_policies(train, policies, &file);
@@ -295,12 +297,14 @@ impl Resolver<'_, '_, '_> {
         }
     }
 
-    /// Resolves and checks the training of each policy. Returns the objectives of the trained ones.
+    /// Resolves and checks the training of each policy, with `samples` completions of an agent's turn. Returns the objectives of the
+    /// trained ones.
     fn policy_training(
         &mut self,
         file: &BlockSettings,
         agents: &[ResolvedAgent],
         policies: &mut [ResolvedPolicy],
+        samples: Option<u32>,
     ) -> Vec<Objective> {
         let steps: Option<u32> = file.integer("steps");
         let mut users: Vec<Vec<&Agent>> = policies.iter().map(|_| Vec::new()).collect();
@@ -316,7 +320,7 @@ impl Resolver<'_, '_, '_> {
             let settings = TrainingSettings { file, own: train.as_ref().map(|(_, own)| own) };
             let Some(objective) = objective(&settings, &users) else { continue };
             let max_tokens = users.iter().map(|agent| agent.max_tokens).min();
-            cases.push(TrainedCase { settings, objective, max_tokens });
+            cases.push(TrainedCase { settings, objective, max_tokens, samples });
             self.update_steps(&policy.name, &settings, steps, &mut reported);
             let critic = self.critic(policy, &settings, &objective, critic.as_ref());
             policy.training = (|| {
@@ -442,11 +446,8 @@ impl Resolver<'_, '_, '_> {
 
     /// Checks that groups have something to compare.
     fn samples(&mut self, block: &Block, file: &BlockSettings, objectives: &[Objective]) {
-        let compares = |one: &&Objective| {
-            one.advantage == Advantage::Group && (one.baseline != Baseline::None || one.scale == Scale::Group)
-        };
         let (Some(samples @ ..2), Some(first)) =
-            (file.integer::<u32>("samples"), objectives.iter().find(compares))
+            (file.integer::<u32>("samples"), objectives.iter().find(|one| one.is_relative_to_group()))
         else {
             return;
         };

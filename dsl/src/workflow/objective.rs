@@ -215,6 +215,14 @@ pub struct Objective {
     pub outliers: f64,
 }
 
+impl Objective {
+    /// Returns true if advantages are relative to the other episodes of a group. An episode alone in its group then has none.
+    pub fn is_relative_to_group(&self) -> bool {
+        let is_relative = self.baseline != Baseline::None || self.scale == Scale::Group;
+        self.advantage == Advantage::Group && is_relative
+    }
+}
+
 /// Published combinations of choices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -1,15 +1,16 @@
 //! Readers: a file of records in one of several forms, and the files of a split in a folder.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::FileReader;
 use pl_types::SourcePath;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
+use crate::parquet_limit::ParquetLimit;
 use crate::sudoku;
 
 /// Suffixes of the forms that can be read. Of a split in several forms, the first is used.
@@ -21,13 +22,6 @@ const LARGEST_UNPACKED: u64 = 4 << 30;
 /// Largest content of a Parquet file. Both are counted while it is read, too: a text that the file has once, in its dictionary,
 /// may stand in every row.
 const LARGEST_PARQUET: ParquetLimit = ParquetLimit { rows: 1 << 24, bytes: LARGEST_UNPACKED };
-
-#[derive(Debug, Clone, Copy)]
-struct ParquetLimit {
-    rows: u64,
-    /// Bytes of all values once they are decoded.
-    bytes: u64,
-}
 
 /// Returns true if a file's name has the suffix of a form that can be read.
 pub fn is_readable(path: &Path) -> bool {
@@ -105,7 +99,7 @@ pub fn count_records(source: impl Into<SourcePath>) -> Result<u64, Error> {
         Some(".jsonl.gz") => unpack(source, LARGEST_UNPACKED, |text| count_lines(text)),
         Some(".json" | ".txt") => Ok(read_file(source)?.len() as u64),
         Some(".parquet") => {
-            let file = open_parquet(source, LARGEST_PARQUET)?;
+            let file = LARGEST_PARQUET.open(source)?;
             Ok(u64::try_from(file.metadata().file_metadata().num_rows()).unwrap_or(0))
         }
         _ => source.open().and_then(count_lines).map_err(failed(source)),
@@ -199,38 +193,15 @@ fn list(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
 fn rows(source: &SourcePath, limit: ParquetLimit) -> Result<Vec<Map<String, Value>>, Error> {
     let path = source.path();
     let failed = |source| Error::Parquet { path: path.to_path_buf(), source };
-    let reader = open_parquet(source, limit)?;
+    let reader = limit.open(source)?;
     let (mut records, mut bytes) = (Vec::new(), 0);
     for (index, row) in reader.get_row_iter(None).map_err(failed)?.enumerate() {
         let record = row.map_err(failed)?.to_json_value();
         bytes += size(&record);
-        check_parquet(path, limit, index as u64 + 1, bytes)?;
+        limit.check(path, index as u64 + 1, bytes)?;
         records.push(object(record, path, index + 1)?);
     }
     Ok(records)
-}
-
-/// Opens a Parquet file whose content is within a limit as far as the file says.
-fn open_parquet(source: &SourcePath, limit: ParquetLimit) -> Result<SerializedFileReader<File>, Error> {
-    let file = source.open().map_err(failed(source))?;
-    let reader = SerializedFileReader::new(file)
-        .map_err(|error| Error::Parquet { path: source.path().to_path_buf(), source: error })?;
-    let stated = |count: i64| u64::try_from(count).unwrap_or(u64::MAX);
-    let rows = stated(reader.metadata().file_metadata().num_rows());
-    let groups = reader.metadata().row_groups().iter();
-    let bytes = groups.map(|group| stated(group.total_byte_size())).fold(0, u64::saturating_add);
-    check_parquet(source.path(), limit, rows, bytes)?;
-    Ok(reader)
-}
-
-fn check_parquet(path: &Path, limit: ParquetLimit, rows: u64, bytes: u64) -> Result<(), Error> {
-    if rows > limit.rows {
-        return Err(Error::TooManyRecords { path: path.to_path_buf(), most: limit.rows });
-    }
-    if bytes > limit.bytes {
-        return Err(Error::TooLarge { path: path.to_path_buf(), largest: limit.bytes });
-    }
-    Ok(())
 }
 
 /// Returns the bytes of a value, without those of the containers around its parts.
@@ -383,9 +354,51 @@ mod tests {
         let folder = folder(&[("x.parquet", &out)]);
         let source = SourcePath::from(&folder.path().join("x.parquet"));
         let limit = ParquetLimit { rows: 1000, bytes: 100_000 };
-        assert!(open_parquet(&source, limit).is_ok(), "the file has the text once");
+        assert!(limit.open(&source).is_ok(), "the file has the text once");
         let error = rows(&source, limit).unwrap_err();
         assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+    }
+
+    #[test]
+    fn values_that_a_parquet_file_has_once_are_counted_before_a_row_is_read() {
+        let schema = "message m { \
+                      required group numbers (LIST) { repeated group list { required int64 element; } } }";
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let mut out = Vec::new();
+        let mut writer = SerializedFileWriter::new(&mut out, schema, Arc::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let numbers = 1_000_000;
+        let repetitions: Vec<i16> = (0..numbers).map(|index| i16::from(index > 0)).collect();
+        let definitions = vec![1; numbers];
+        column
+            .typed::<Int64Type>()
+            .write_batch(&vec![7; numbers], Some(&definitions), Some(&repetitions))
+            .unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+        assert!(out.len() < 100_000, "the file has the number once");
+        let folder = folder(&[("x.parquet", &out)]);
+        let source = SourcePath::from(&folder.path().join("x.parquet"));
+        let limit = ParquetLimit { rows: 1, bytes: 2 << 20 };
+        let error = limit.open(&source).map(|_| ()).unwrap_err();
+        assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_header_of_a_page_is_an_error_that_names_the_file() {
+        let mut bytes = parquet();
+        // The first page, a dictionary, after the four bytes of the format: its type is the first field of its header.
+        assert_eq!(bytes[4..6], [0x15, 0x04]);
+        bytes[5] = 0x00;
+        let folder = folder(&[("x.parquet", &bytes)]);
+        let path = folder.path().join("x.parquet");
+        for error in [read_file(&path).unwrap_err(), count_records(&path).unwrap_err()] {
+            let message = error.to_string();
+            assert!(message.contains("x.parquet can't be read as Parquet"), "{message}");
+            assert!(message.ends_with("the header of a page is damaged"), "{message}");
+        }
     }
 
     #[test]

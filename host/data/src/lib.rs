@@ -13,6 +13,7 @@ mod files;
 mod fixtures;
 mod folder;
 mod glob;
+mod parquet_limit;
 mod records;
 mod split;
 mod sudoku;

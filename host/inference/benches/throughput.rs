@@ -4,14 +4,19 @@
 //! (`cargo xtask setup`). Prints a line of JSON for each figure, as the peers in `bench/peers` do;
 //! `cargo xtask bench engine` compares them. Prompts of 32 tokens; only those with a
 //! grammar end before their length.
+//!
+//! With `PL_HOST_BENCH_ROWS=1,16,64` it prints instead how long a pass with each of these numbers of completions takes, without
+//! prompts, and how fast prompts of 256 tokens alone are: f32 with one adapter and with two, as runs have them on a CPU.
+//! `cargo xtask bench rollouts` compares a run's passes with them.
 
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run stops with the reason")]
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
+use pl_inference::{BaseModel, EngineCommand, LlmEngine, LlmEngineConfig, PolicyWeights};
 use pl_kernels::cpu::{Cpu, Epilogue, GroupFormat, Matrix, Product, SimdLevel, Term, WeightFormat};
 use pl_model::{Adapter, Config, Model, Projection, TensorSet};
 use pl_types::{Generate, Grammar, ModelDtype, Request, Sampling};
@@ -105,6 +110,10 @@ fn main() {
         eprintln!("skipped: {} is missing (cargo xtask setup fetches it)", path.display());
         return;
     }
+    if let Ok(rows) = std::env::var("PL_HOST_BENCH_ROWS") {
+        let number = |text: &str| text.parse::<u32>().expect("PL_HOST_BENCH_ROWS is a list such as 1,16,64");
+        return print_pass_times(&path, &rows.split(',').map(number).collect::<Vec<_>>());
+    }
     let machine = Machine::measure();
     println!(
         "{}",
@@ -135,6 +144,87 @@ fn main() {
     }
 }
 
+/// Measures passes with numbers of completions, and prompts without completions.
+fn print_pass_times(path: &Path, rows: &[u32]) {
+    const FEW: u32 = NEW / 4;
+    const PROMPTS: u32 = 8;
+    const LONG_PROMPT: u32 = 256;
+    let model = Model::load(path, Device::Cpu, ModelDtype::F32).expect("the model");
+    let runtime = Runtime::new().expect("a runtime");
+    let slots = rows.iter().copied().max().unwrap_or(1).max(PROMPTS) as usize;
+    let sampling = Sampling { logit_bias: without_ends(&model), ..Sampling::default() };
+    for adapters in [1, 2] {
+        let engine = start_engine(&model, ModelDtype::F32, adapters, slots);
+        let seconds = |count: u32, prompt: u32, new: u32| {
+            let times = (0..RUNS).map(|_| {
+                engine.command(EngineCommand::ClearPrefixes).expect("an engine");
+                let start = Instant::now();
+                let running: Vec<_> = (0..count)
+                    .map(|i| {
+                        let tokens = i * prompt..(i + 1) * prompt;
+                        let request = request(i, i as usize % adapters, tokens, new, sampling.clone());
+                        let engine = engine.clone();
+                        runtime.spawn(async move { engine.generate(request).await })
+                    })
+                    .collect();
+                for task in running {
+                    runtime.block_on(task).expect("a task").expect("completions");
+                }
+                start.elapsed().as_secs_f64()
+            });
+            times.fold(f64::INFINITY, f64::min)
+        };
+        for rows in rows {
+            // Both have the same prompts, and the same passes in which these and completions begin and end.
+            let pass = (seconds(*rows, PROMPT, NEW) - seconds(*rows, PROMPT, FEW)) / f64::from(NEW - FEW);
+            let name = format!("pass/{rows}/f32, {adapters} adapters");
+            println!("{}", json!({ "name": name, "adapters": adapters, "rows": rows, "pass_seconds": pass }));
+        }
+        let rate = f64::from(PROMPTS * LONG_PROMPT) / seconds(PROMPTS, LONG_PROMPT, 1);
+        let name = format!("prefill/f32, {adapters} adapters");
+        println!("{}", json!({ "name": name, "adapters": adapters, "prefilled_tokens_per_second": rate }));
+    }
+}
+
+/// Starts an engine with an adapter for each of `adapters` policies, or with the plain base if it is 0.
+fn start_engine(model: &Model, dtype: ModelDtype, adapters: usize, slots: usize) -> LlmEngine {
+    let adapter = |seed: usize| Adapter::new(&model.config, 16, 32.0, &Projection::ALL, [seed as u8; 32]);
+    let policies = (0..adapters.max(1))
+        .map(|i| {
+            let adapter = (adapters > 0).then(|| adapter(i).expect("an adapter"));
+            PolicyWeights { base: 0, adapter, version: 0 }
+        })
+        .collect();
+    let base = BaseModel {
+        config: model.config.clone(),
+        weights: model.weights.shallow(),
+        tokenizer: Arc::clone(&model.tokenizer),
+        dtype: dtype.tensors().unwrap_or_default(),
+    };
+    let config = LlmEngineConfig { slots, ..LlmEngineConfig::default() };
+    LlmEngine::start(vec![base], policies, config).expect("an engine")
+}
+
+/// Returns biases that exclude the tokens which would end a completion.
+fn without_ends(model: &Model) -> Arc<[(u32, f32)]> {
+    model.tokenizer.end_of_turn().iter().map(|id| (*id, f32::NEG_INFINITY)).collect()
+}
+
+/// Returns a request with a prompt that begins differently for each range of 20,000 tokens.
+fn request(seed: u32, policy: usize, prompt: Range<u32>, max_tokens: u32, sampling: Sampling) -> Request {
+    Request {
+        policy,
+        prompt: prompt.map(|n| 1000 + n * 7 % 20_000).collect(),
+        seeds: vec![[seed as u8; 32]],
+        max_tokens,
+        sampling,
+        stop: Arc::new([]),
+        stop_ids: Arc::new([]),
+        top_logprobs: 0,
+        listener: None,
+    }
+}
+
 struct Figures {
     /// Tokens per second of the fastest run.
     rate: f64,
@@ -146,28 +236,10 @@ struct Figures {
 
 /// Runs a case, or without its grammar if the lengths of the completions are given.
 fn run(case: &Case, model: &Model, given: Option<&[u32]>) -> Figures {
-    let adapter = |seed: usize| Adapter::new(&model.config, 16, 32.0, &Projection::ALL, [seed as u8; 32]);
-    let policies = (0..case.adapters.max(1))
-        .map(|i| {
-            let adapter = (case.adapters > 0).then(|| adapter(i).expect("an adapter"));
-            PolicyWeights { base: 0, adapter, version: 0 }
-        })
-        .collect();
-    let base = BaseModel {
-        config: model.config.clone(),
-        weights: model.weights.shallow(),
-        tokenizer: Arc::clone(&model.tokenizer),
-        dtype: case.dtype.tensors().unwrap_or_default(),
-    };
-    let config = LlmEngineConfig { slots: case.slots, ..LlmEngineConfig::default() };
-    let engine = LlmEngine::start(vec![base], policies, config).expect("an engine");
+    let engine = start_engine(model, case.dtype, case.adapters, case.slots);
     let runtime = Runtime::new().expect("a runtime");
-    // Excludes the tokens that would end a completion.
     let grammar = case.grammar.filter(|_| given.is_none());
-    let biases: Arc<[(u32, f32)]> = match grammar {
-        Some(_) => Arc::default(),
-        None => model.tokenizer.end_of_turn().iter().map(|id| (*id, f32::NEG_INFINITY)).collect(),
-    };
+    let biases: Arc<[(u32, f32)]> = if grammar.is_some() { Arc::default() } else { without_ends(model) };
     let grammar = grammar.map(|make| Arc::new(make()));
     let mut best = Figures { rate: 0.0, cpu_seconds: 0.0, lengths: Vec::new() };
     for round in 0..RUNS {
@@ -175,24 +247,17 @@ fn run(case: &Case, model: &Model, given: Option<&[u32]>) -> Figures {
         let running: Vec<_> = (0..case.requests)
             .map(|i| {
                 let first = (round * case.requests + i) * PROMPT;
-                let request = Request {
-                    policy: i as usize % case.adapters.max(1),
-                    prompt: (first..first + PROMPT).map(|n| 1000 + n * 7 % 20_000).collect(),
-                    seeds: vec![[i as u8; 32]],
-                    max_tokens: match given {
-                        Some(lengths) => lengths[(round * case.requests + i) as usize],
-                        None => (case.length)(i),
-                    },
-                    sampling: Sampling {
-                        logit_bias: Arc::clone(&biases),
-                        grammar: grammar.clone(),
-                        ..Sampling::default()
-                    },
-                    stop: Arc::new([]),
-                    stop_ids: Arc::new([]),
-                    top_logprobs: 0,
-                    listener: None,
+                let max_tokens = match given {
+                    Some(lengths) => lengths[(round * case.requests + i) as usize],
+                    None => (case.length)(i),
                 };
+                let sampling = Sampling {
+                    logit_bias: Arc::clone(&biases),
+                    grammar: grammar.clone(),
+                    ..Sampling::default()
+                };
+                let policy = i as usize % case.adapters.max(1);
+                let request = request(i, policy, first..first + PROMPT, max_tokens, sampling);
                 let engine = engine.clone();
                 runtime.spawn(async move { engine.generate(request).await })
             })

@@ -32,4 +32,4 @@ pub use config::{Backend, BaseModel, EngineCommand, LlmEngineConfig, PolicyWeigh
 pub use during_update::{DuringUpdate, OldCache, PlannedVersions};
 pub use engine::LlmEngine;
 pub use libtorch::graph_bytes;
-pub use stats::EngineStats;
+pub use stats::{EngineStats, PassCount};

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Instant;
 
 use pl_grammar::TokenMask;
 use pl_types::{GenerateError, Request};
@@ -93,8 +94,10 @@ impl<E: Executor> Worker<E> {
             if self.paused {
                 continue;
             }
+            let started = Instant::now();
             self.scheduler.admit(&self.requests, &mut self.policies);
             self.step();
+            self.counters.count_busy(started.elapsed());
         }
     }
 
@@ -304,7 +307,8 @@ impl<E: Executor> Worker<E> {
                 false => executor.sample(logits, &sample_requests).map(Some),
             }
         })?;
-        counters.steps.fetch_add(1, Ordering::Relaxed);
+        let goes_on = |i: usize| scheduled[i] == 1 && matches!(running[i].goal, SequenceGoal::Decode(_));
+        counters.count_pass(outputs.iter().filter(|(i, _)| goes_on(*i)).count());
         Ok(BatchRun { outputs, counts, tokens })
     }
 

@@ -1,6 +1,8 @@
 //! Kernels for the vector instructions of CPUs.
 
 pub mod affinity;
+#[cfg(target_arch = "x86_64")]
+pub mod amx;
 mod attention;
 mod elementwise;
 mod flash;

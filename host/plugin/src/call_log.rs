@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
-use pl_types::{AnswerQuestions, PartHasher, Passage, Question, redact_address};
+use pl_types::{AnswerQuestions, PartHasher, Passage, Question, redact_address, redact_cookies};
 pub use pl_wasm::{HttpFailure, HttpRecorder, HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
@@ -63,12 +63,12 @@ pub enum Event {
     Question { question: Question, answer: PolicyAnswer },
     /// A request over HTTP.
     Http {
-        /// Method and address, without its secrets. The hash covers them.
+        /// Method and address, without its secrets. The hash covers those.
         request: String,
-        /// BLAKE3 of the whole request, in hexadecimal. `None` if the call ended before the request was
-        /// complete.
+        /// BLAKE3 of the whole request without the values of its cookies, in hexadecimal. `None` if the call ended
+        /// before the request was complete.
         hash: Option<String>,
-        /// The answer. `None` if the guest did not wait for it.
+        /// The answer, without the values of its cookies. `None` if the guest did not wait for it.
         answer: Option<Result<HttpResponse, HttpFailure>>,
     },
     /// Lines and output beyond the limit.
@@ -425,7 +425,7 @@ impl HttpRecorder for CallLog {
         // Events of a call that is over may have been taken already.
         if let Some(exchange) = self.state().exchange(number) {
             exchange.hash = Some(hash_request(request));
-            exchange.answer = Some(answer.clone());
+            exchange.answer = Some(answer.clone().map(without_cookies));
         }
     }
 }
@@ -477,12 +477,23 @@ fn hash_jobs(jobs: &[Job]) -> String {
     hasher.hex()
 }
 
-/// Content hash of a request.
+/// Returns a response without the values of its cookies: they open sessions like passwords, and traces are passed on.
+fn without_cookies(mut response: HttpResponse) -> HttpResponse {
+    for (name, value) in &mut response.headers {
+        *value = redact_cookies(name, value);
+    }
+    response
+}
+
+/// Content hash of a request, without the values of its cookies: in a replay the guest receives redacted ones and
+/// sends them back.
 fn hash_request(request: &HttpRequest) -> String {
     let HttpRequest { method, uri, headers, body } = request;
     let hasher = PartHasher::content().text(method).text(uri).bytes(body);
-    let hasher = headers.iter().fold(hasher, |hasher, (name, value)| hasher.text(name).text(value));
-    hasher.hex()
+    let header = |hasher: PartHasher, (name, value): &(String, String)| {
+        hasher.text(name).text(&redact_cookies(name, value))
+    };
+    headers.iter().fold(hasher, header).hex()
 }
 
 #[cfg(test)]

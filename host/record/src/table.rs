@@ -330,6 +330,20 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_header_of_a_page_is_an_error_that_names_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("000001.parquet");
+        write_transitions(&path, &[transition(2, Some(2))]).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        // The first page, a dictionary, after the four bytes of the format: its type is the first field of its header.
+        assert_eq!(bytes[4..6], [0x15, 0x04]);
+        bytes[5] = 0x00;
+        std::fs::write(&path, &bytes).unwrap();
+        let message = read_transitions(&path).unwrap_err().to_string();
+        assert!(message.ends_with("000001.parquet: the header of a page is damaged"), "{message}");
+    }
+
+    #[test]
     fn a_file_cut_in_half_is_an_error_that_names_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("000001.parquet");

@@ -79,7 +79,7 @@ fn cpu() -> Check {
     };
     let model = model.unwrap_or("unknown model");
     let found =
-        format!("{model}, {threads} threads, {instructions}, gradients by {}", pl_model::adding_library());
+        format!("{model}, {threads} threads, {instructions}, training by {}", pl_model::training_products());
     let check = Check::ready("cpu", "generation and training", found);
     match status {
         Status::Ready => check,

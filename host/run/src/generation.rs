@@ -16,7 +16,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pl_inference::{DuringUpdate, LlmEngine, WeightUpdate};
+use pl_inference::{DuringUpdate, EngineStats, LlmEngine, WeightUpdate};
 use pl_servers::{Fleet, ServerStats};
 use pl_types::{Completion, Generate, GenerateError, Request};
 
@@ -186,10 +186,15 @@ impl PolicyRouter {
         self.fleets.iter().flat_map(|fleet| fleet.take_stats()).collect()
     }
 
+    /// Returns the work of the embedded engines so far, added up.
+    pub(crate) fn engine_stats(&self) -> EngineStats {
+        self.engines.iter().fold(EngineStats::default(), |sum, engine| sum.plus(&engine.stats()))
+    }
+
     /// Returns the number of tokens generated so far.
     pub(crate) fn generated_tokens(&self) -> u64 {
-        let embedded: u64 = self.engines.iter().map(|engine| engine.stats().generated_tokens).sum();
-        embedded + self.fleets.iter().map(|fleet| fleet.generated_tokens()).sum::<u64>()
+        self.engine_stats().generated_tokens
+            + self.fleets.iter().map(|fleet| fleet.generated_tokens()).sum::<u64>()
     }
 }
 

@@ -1,6 +1,5 @@
 //! The workers behind a workflow's sandbox: checked before the run, started by the first job.
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use pl_sandbox::{
     ProcessSettings, ProcessWorkers, PythonWorkers, Sandbox, SandboxLimits, Verdict, WorkerProgram,
     default_endpoint,
 };
+use pl_types::is_loopback_host;
 use pl_wasm::{Engine, EngineConfig};
 use tokio::sync::OnceCell;
 
@@ -184,8 +184,7 @@ fn is_on_this_machine(endpoint: &str) -> bool {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => authority.split(':').next().unwrap_or_default(),
     };
-    let is_loopback = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    scheme == "unix" || host.eq_ignore_ascii_case("localhost") || is_loopback
+    scheme == "unix" || is_loopback_host(host)
 }
 
 fn limits(block: &SandboxBlock) -> SandboxLimits {

@@ -64,22 +64,22 @@ pub struct TurnReturn {
 
 /// Statistics of the returns of a group, in which each episode counts once.
 #[derive(Debug, Clone, PartialEq)]
-struct GroupStatistics {
+pub(crate) struct GroupStatistics {
     /// Sum of the returns of each episode and their number.
     episodes: BTreeMap<usize, (f64, f64)>,
     /// Sum of the means of the episodes.
     sum: f64,
     /// Mean of the episodes.
-    mean: f64,
+    pub mean: f64,
     /// Sample standard deviation (divisor n - 1). A single episode deviates by 0.
-    deviation: f64,
+    pub deviation: f64,
     /// True if the group says nothing about its members: they are of one episode, or equal. The deviation does not
     /// tell: the mean of equal numbers can differ from them by rounding.
-    is_flat: bool,
+    pub is_flat: bool,
 }
 
 impl GroupStatistics {
-    fn new(returns: &[TurnReturn]) -> Self {
+    pub fn new(returns: &[TurnReturn]) -> Self {
         let mut episodes: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
         for turn in returns {
             let (sum, turns) = episodes.entry(turn.episode).or_default();
@@ -100,7 +100,7 @@ impl GroupStatistics {
     }
 
     /// Number of episodes.
-    fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.episodes.len()
     }
 
@@ -246,19 +246,6 @@ pub fn shuffled_positions<G: Ord>(groups: impl IntoIterator<Item = G>, seed: [u8
         }
     }
     sources
-}
-
-/// Mean and sample standard deviation (divisor n - 1) of the returns of a group. A single return deviates by 0.
-pub fn mean_and_deviation(returns: &[f64]) -> (f64, f64) {
-    let n = returns.len() as f64;
-    let mean = returns.iter().sum::<f64>() / n;
-    let squares: f64 = returns.iter().map(|r| (r - mean).powi(2)).sum();
-    (mean, (squares / (n - 1.0).max(1.0)).sqrt())
-}
-
-/// Returns true if no two returns differ.
-pub fn is_flat(returns: &[f64]) -> bool {
-    returns.windows(2).all(|pair| pair[0] == pair[1])
 }
 
 #[cfg(test)]

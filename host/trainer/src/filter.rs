@@ -9,17 +9,17 @@
 //! - `outliers`: of each group left, the completions whose return is further than `outliers` standard deviations
 //!   from the mean of the group.
 //!
+//! An agent's turns of one episode count as one member of their group, as they do for advantages.
+//!
 //! Returns are those of the rewards as they were scored: penalties for length and the KL divergence would give every
 //! group a spread. What is left out counts in no mean, and other completions of its episode keep their returns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pl_dsl::workflow::objective::{
-    Advantage, Baseline, DropBy, FlatGroups, GroupBy, Objective, PolicyTraining, Scale,
-};
+use pl_dsl::workflow::objective::{Advantage, DropBy, FlatGroups, GroupBy, Objective, PolicyTraining};
 use pl_types::{Group, Transition};
 
-use crate::advantage::{group_of, is_flat, mean_and_deviation};
+use crate::advantage::{GroupStatistics, TurnReturn, group_of};
 use crate::returns::{Trajectories, returns};
 
 /// Completions that an update leaves out.
@@ -31,8 +31,21 @@ pub struct LeftOut {
     pub flat_groups: u64,
     /// Groups left out by `drop_groups`.
     pub dropped_groups: u64,
-    /// Completions left out by `outliers`.
+    /// Turns left out by `outliers`.
     pub outliers: u64,
+}
+
+/// The turns of a group, by their positions among all turns.
+struct ComparedTurns {
+    turns: Vec<(usize, TurnReturn)>,
+    statistics: GroupStatistics,
+}
+
+impl ComparedTurns {
+    fn new(turns: Vec<(usize, TurnReturn)>) -> Self {
+        let returns: Vec<TurnReturn> = turns.iter().map(|&(_, turn)| turn).collect();
+        Self { turns, statistics: GroupStatistics::new(&returns) }
+    }
 }
 
 /// Returns true if an objective leaves anything out.
@@ -48,27 +61,22 @@ pub fn compared_by(objective: &Objective) -> GroupBy {
     }
 }
 
-/// Returns true if a completion without others in its group has an advantage.
-fn trains_alone(objective: &Objective) -> bool {
-    let is_relative = objective.baseline != Baseline::None || objective.scale == Scale::Group;
-    objective.advantage != Advantage::Group || !is_relative
-}
-
-/// Applies the filters of an objective to a policy's completions of a step, given by their groups and returns.
-pub fn left_out(objective: &Objective, completions: impl IntoIterator<Item = (Group, f64)>) -> LeftOut {
-    let mut groups: BTreeMap<Group, Vec<(usize, f64)>> = BTreeMap::new();
+/// Applies the filters of an objective to a policy's turns of a step, given by their groups and returns. Each turn has one of the
+/// completions of the result.
+pub fn left_out(objective: &Objective, turns: impl IntoIterator<Item = (Group, TurnReturn)>) -> LeftOut {
+    let mut groups: BTreeMap<Group, Vec<(usize, TurnReturn)>> = BTreeMap::new();
     let mut count = 0;
-    for (index, (group, value)) in completions.into_iter().enumerate() {
-        groups.entry(group_of(&group, compared_by(objective))).or_default().push((index, value));
+    for (index, (group, turn)) in turns.into_iter().enumerate() {
+        groups.entry(group_of(&group, compared_by(objective))).or_default().push((index, turn));
         count = index + 1;
     }
     let mut result = LeftOut { completions: vec![false; count], ..LeftOut::default() };
-    let mut left: Vec<Vec<(usize, f64)>> = groups.into_values().collect();
-    let values = |group: &[(usize, f64)]| group.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
+    let mut left: Vec<ComparedTurns> = groups.into_values().map(ComparedTurns::new).collect();
     if objective.flat_groups == FlatGroups::Drop {
-        let trains_alone = trains_alone(objective);
+        let trains_alone = !objective.is_relative_to_group();
         left.retain(|group| {
-            let keeps = !is_flat(&values(group)) || (trains_alone && group.len() == 1);
+            let statistics = &group.statistics;
+            let keeps = !statistics.is_flat || (trains_alone && statistics.size() == 1);
             if !keeps {
                 result.flat_groups += 1;
                 result.drop_all(group);
@@ -77,12 +85,9 @@ pub fn left_out(objective: &Objective, completions: impl IntoIterator<Item = (Gr
         });
     }
     let dropped = (objective.drop_groups * left.len() as f64).floor() as usize;
-    let rank = |group: &[(usize, f64)]| {
-        let (mean, deviation) = mean_and_deviation(&values(group));
-        match objective.drop_by {
-            DropBy::Mean => mean,
-            DropBy::Spread => deviation,
-        }
+    let rank = |group: &ComparedTurns| match objective.drop_by {
+        DropBy::Mean => group.statistics.mean,
+        DropBy::Spread => group.statistics.deviation,
     };
     // Stable: of equal groups, the first in the order of keys are dropped.
     left.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
@@ -92,9 +97,9 @@ pub fn left_out(objective: &Objective, completions: impl IntoIterator<Item = (Gr
     }
     if objective.outliers > 0.0 {
         for group in &left {
-            let (mean, deviation) = mean_and_deviation(&values(group));
+            let GroupStatistics { mean, deviation, .. } = group.statistics;
             let is_outlier = |value: f64| (value - mean).abs() > objective.outliers * deviation;
-            for (index, _) in group.iter().filter(|(_, value)| is_outlier(*value)) {
+            for (index, _) in group.turns.iter().filter(|(_, turn)| is_outlier(turn.value)) {
                 result.outliers += 1;
                 result.completions[*index] = true;
             }
@@ -104,8 +109,8 @@ pub fn left_out(objective: &Objective, completions: impl IntoIterator<Item = (Gr
 }
 
 impl LeftOut {
-    fn drop_all(&mut self, group: &[(usize, f64)]) {
-        for (index, _) in group {
+    fn drop_all(&mut self, group: &ComparedTurns) {
+        for (index, _) in &group.turns {
             self.completions[*index] = true;
         }
     }
@@ -131,7 +136,8 @@ pub fn tasks_without_spread(
         let credited = returns(&trajectories, &rewards, objective.returns, objective.gamma_turn);
         let flat_only = Objective { drop_groups: 0.0, outliers: 0.0, ..*objective };
         let turns = || own.iter().enumerate().filter(|(index, _)| trajectories.is_turn(*index));
-        let compared = turns().map(|(index, turn)| (turn.group.clone(), credited[index]));
+        let value = |index| TurnReturn { episode: trajectories.last(index), value: credited[index] };
+        let compared = turns().map(|(index, turn)| (turn.group.clone(), value(index)));
         let out = left_out(&flat_only, compared);
         for ((_, transition), is_out) in turns().zip(out.completions) {
             if is_out { &mut without } else { &mut with }.insert(transition.key.task);
@@ -142,6 +148,8 @@ pub fn tasks_without_spread(
 
 #[cfg(test)]
 mod tests {
+    use pl_dsl::workflow::objective::{Baseline, Scale};
+
     use super::*;
     use crate::fixtures::{objective, training, transition};
 
@@ -149,11 +157,15 @@ mod tests {
         Group { step: 1, task, agent: 0, turn: 0, node_visit: None }
     }
 
+    fn turn(task: u32, episode: usize, value: f64) -> (Group, TurnReturn) {
+        (group(task), TurnReturn { episode, value })
+    }
+
     /// Four groups of three: equal returns, one that differs, a low spread, a high one.
-    fn completions() -> Vec<(Group, f64)> {
+    fn completions() -> Vec<(Group, TurnReturn)> {
         let returns = [[1.0, 1.0, 1.0], [0.0, 0.0, 3.0], [2.0, 2.1, 2.2], [-4.0, 0.0, 4.0]];
-        let groups = returns.iter().enumerate();
-        groups.flat_map(|(task, own)| own.map(|value| (group(task as u32), value))).collect()
+        let groups = returns.into_iter().zip(0..);
+        groups.flat_map(|(own, task)| [0, 1, 2].map(|episode| turn(task, episode, own[episode]))).collect()
     }
 
     /// Numbers of the groups that are left out, and of single completions.
@@ -188,6 +200,32 @@ mod tests {
     }
 
     #[test]
+    fn an_episode_counts_once_in_its_group_however_many_turns_it_has() {
+        // A task with a single episode; one whose episodes have a turn and four turns; one whose episodes have a turn each.
+        let turns = || {
+            let single = [turn(0, 0, 0.0), turn(0, 0, 1.0)];
+            let long = [0.0; 4].map(|value| turn(1, 1, value));
+            let short = [turn(2, 0, 0.3), turn(2, 1, 0.5)];
+            single.into_iter().chain([turn(1, 0, 1.0)]).chain(long).chain(short)
+        };
+        let flat = Objective { flat_groups: FlatGroups::Drop, ..objective() };
+        let mut expected = [false; 9];
+        expected[..2].fill(true);
+        assert_eq!(left_out(&flat, turns()).completions, expected);
+        // The means are 0.5 and 0.4, and those of all turns alike 0.2 and 0.4.
+        let low = Objective { drop_groups: 0.5, drop_by: DropBy::Mean, ..flat };
+        expected[7..].fill(true);
+        let out = left_out(&low, turns());
+        assert_eq!(out.completions, expected);
+        assert_eq!((out.flat_groups, out.dropped_groups), (1, 1));
+        // 1 is 0.5 / √0.5 = 0.71 standard deviations from the mean of its group, and 1.79 among all turns alike.
+        assert_eq!(left_out(&Objective { outliers: 1.2, ..objective() }, turns()).outliers, 0);
+        // Without a comparison, the single episode has an advantage.
+        let plain = Objective { baseline: Baseline::None, scale: Scale::Batch, ..flat };
+        assert_eq!(left_out(&plain, turns()).flat_groups, 0);
+    }
+
+    #[test]
     fn groups_of_one_are_flat_only_if_advantages_are_relative_to_the_group() {
         let grouped = Objective { flat_groups: FlatGroups::Drop, ..objective() };
         let plain = Objective {
@@ -199,7 +237,7 @@ mod tests {
         let critic = Objective { advantage: Advantage::Gae, ..plain };
         let own = Objective { advantage: Advantage::Group, ..plain };
         // The second task has two samples of equal return.
-        let completions = || [(group(0), 1.0), (group(1), 1.0), (group(1), 1.0)];
+        let completions = || [turn(0, 0, 1.0), turn(1, 0, 1.0), turn(1, 1, 1.0)];
         let out = |objective: &Objective| left_out(objective, completions()).completions;
         assert_eq!(out(&grouped), [true, true, true]);
         for objective in [plain, critic, own] {

@@ -46,7 +46,7 @@ pub struct UpdateMetrics {
     /// Groups left out by `drop_groups`.
     #[serde(default)]
     pub dropped_groups: u64,
-    /// Completions left out by `outliers`.
+    /// Turns left out by `outliers`. A turn with tool calls has several completions.
     #[serde(default)]
     pub outliers: u64,
     /// Optimiser steps taken.

@@ -153,7 +153,8 @@ impl PolicyBatch<'_> {
             self.shuffle(objective, trajectories, &mut returns);
         }
         let turns = (0..returns.len()).filter(|index| trajectories.is_turn(*index));
-        let compared = turns.clone().map(|index| (self.transitions[index].group.clone(), returns[index]));
+        let value = |index| TurnReturn { episode: trajectories.last(index), value: returns[index] };
+        let compared = turns.clone().map(|index| (self.transitions[index].group.clone(), value(index)));
         let mut out = left_out(objective, compared);
         let mut completions = vec![false; returns.len()];
         turns.zip(&out.completions).for_each(|(index, is_out)| completions[index] = *is_out);

@@ -1,7 +1,7 @@
 //! Data types that the crates exchange. No libtorch and no WebAssembly: a crate that only passes these types
 //! on compiles without either.
 //!
-//! - [`redaction`]: addresses without their secrets, for recordings and messages.
+//! - [`redaction`]: addresses and cookies without their secrets, for recordings and messages.
 //! - [`request`]: generation requests and completions, and the trait between rollouts and engines.
 //! - [`sampling`]: the parameters of the distribution that tokens are drawn from.
 //! - [`control`]: pauses of an engine, and new weights of whole models.
@@ -9,6 +9,7 @@
 //! - [`episode_id`]: names of episodes within a run.
 //! - [`grammar`]: grammars that completions are constrained to.
 //! - [`item`]: environments, agents and rewards as a plugin describes them.
+//! - [`loopback`]: addresses of this machine alone.
 //! - [`question`]: questions of plugins to policies, and the trait between plugins and what generates the answers.
 //! - [`request_origin`]: origins of HTTP requests, by which servers refuse pages of other sites.
 //! - [`retrieval`]: passages of a corpus, and the trait between plugins and what finds them.
@@ -26,6 +27,7 @@ pub mod episode_id;
 pub mod grammar;
 pub mod hash;
 pub mod item;
+pub mod loopback;
 pub mod question;
 pub mod redaction;
 pub mod request;
@@ -46,8 +48,9 @@ pub use episode_id::{EpisodeId, InvalidEpisodeId};
 pub use grammar::Grammar;
 pub use hash::PartHasher;
 pub use item::{Fact, FactKind, Item, ItemKind};
+pub use loopback::{is_loopback, is_loopback_host};
 pub use question::{AnswerQuestions, Question, QuestionError, QuestionMessage, QuestionRole};
-pub use redaction::{REDACTED, redact_address};
+pub use redaction::{REDACTED, redact_address, redact_cookies};
 pub use request::{Chunk, Completion, Finish, Generate, GenerateError, Request};
 pub use request_origin::RequestOrigin;
 pub use retrieval::{Passage, Retrieve, RetrieveError};

@@ -1,4 +1,4 @@
-//! Addresses without their secrets, for recordings and messages.
+//! Addresses and cookies without their secrets, for recordings and messages.
 
 /// Text in the place of a secret.
 pub const REDACTED: &str = "REDACTED";
@@ -80,6 +80,31 @@ fn redact_parameter(parameter: &str) -> String {
     }
 }
 
+/// Returns the value of an HTTP header with `REDACTED` in the place of the values of its cookies. Their names and
+/// attributes stay, and so do other headers. A value that was redacted before is returned as it is.
+pub fn redact_cookies(header: &str, value: &str) -> String {
+    if header.eq_ignore_ascii_case("cookie") {
+        value.split(';').map(redact_cookie).collect::<Vec<_>>().join(";")
+    } else if header.eq_ignore_ascii_case("set-cookie") {
+        match value.split_once(';') {
+            Some((cookie, attributes)) => format!("{};{attributes}", redact_cookie(cookie)),
+            None => redact_cookie(value),
+        }
+    } else {
+        value.to_owned()
+    }
+}
+
+fn redact_cookie(cookie: &str) -> String {
+    match cookie.split_once('=') {
+        // An empty value deletes the cookie.
+        Some((_, value)) if value.trim().is_empty() => cookie.to_owned(),
+        Some((name, _)) => format!("{name}={REDACTED}"),
+        None if cookie.trim().is_empty() => cookie.to_owned(),
+        None => REDACTED.to_owned(),
+    }
+}
+
 fn is_secret(name: &str) -> bool {
     let name = decode(name);
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
@@ -140,6 +165,22 @@ mod tests {
             "not an address",
         ] {
             assert_eq!(redact_address(address), address);
+        }
+    }
+
+    #[test]
+    fn values_of_cookies_are_redacted_and_nothing_else() {
+        for (header, value, expected) in [
+            ("set-cookie", "sid=s3; Path=/; HttpOnly", "sid=REDACTED; Path=/; HttpOnly"),
+            ("Set-Cookie", "sid=\"a=b\"", "sid=REDACTED"),
+            ("set-cookie", "s3cret; Secure", "REDACTED; Secure"),
+            ("set-cookie", "sid=; Max-Age=0", "sid=; Max-Age=0"),
+            ("cookie", "sid=s3; theme=dark", "sid=REDACTED; theme=REDACTED"),
+            ("Cookie", "sid=s3;s3cret;", "sid=REDACTED;REDACTED;"),
+            ("location", "https://a.org/?sid=s3; b=1", "https://a.org/?sid=s3; b=1"),
+        ] {
+            assert_eq!(redact_cookies(header, value), expected);
+            assert_eq!(redact_cookies(header, expected), expected, "once more");
         }
     }
 }

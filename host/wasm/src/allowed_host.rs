@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use http::uri::Scheme;
+use pl_types::{is_loopback, is_loopback_host};
 
 /// A host that guests may call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl AllowedHost {
         let name = self.name.trim_start_matches('[').trim_end_matches(']');
         match name.parse::<IpAddr>() {
             Ok(granted) => address == granted,
-            Err(_) if name == "localhost" => address.is_loopback(),
+            Err(_) if is_loopback_host(name) => is_loopback(address),
             Err(_) => is_public(address),
         }
     }
@@ -113,6 +114,24 @@ mod tests {
         for wrong in ["", "https://a.org", "a.org/b", "user@a.org", "a.org:", "a.org:http", "a b"] {
             assert_eq!(AllowedHost::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn names_of_the_machine_lead_to_its_loopback_addresses_alone() {
+        let allows = |host: &str, address: &str| {
+            AllowedHost::parse(host).unwrap().allows_address(address.parse().unwrap())
+        };
+        for name in ["localhost:80", "LOCALHOST:80", "hub.localhost:80"] {
+            for address in ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"] {
+                assert!(allows(name, address), "{name} {address}");
+            }
+            for address in ["10.0.0.1", "::ffff:10.0.0.1", "1.1.1.1"] {
+                assert!(!allows(name, address), "{name} {address}");
+            }
+        }
+        assert!(!allows("localhost.example.org", "127.0.0.1"));
+        // An address that is granted is that one alone.
+        assert!(allows("127.0.0.1:80", "127.0.0.1") && !allows("127.0.0.1:80", "127.0.0.2"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! A disk that is full, or on which one write fails.
+//! A disk that is full, or on which one change fails: a write, or the creation or removal of an entry.
 //!
-//! A library that stands before the C library counts the writes of a program below a folder, and fails those that it has to.
+//! A library that stands before the C library counts the changes that a program makes below a folder, and fails those
+//! that it has to. Syncs and renames are left to strace, since some renames do not go through the C library.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,8 @@ use crate::support::{repository, succeed};
 pub enum Fault {
     /// Room for this number of bytes: the write that reaches the end is a short one, and later ones fail.
     Full(u64),
-    /// An error of the write of this number, from 1 on.
-    Write(u64),
+    /// An error of a change, by its kind and its number among those of its kind, from 1 on.
+    Change(&'static str, u64),
 }
 
 impl Fault {
@@ -22,17 +23,20 @@ impl Fault {
     pub fn cause(self) -> &'static str {
         match self {
             Fault::Full(_) => "No space left on device",
-            Fault::Write(_) => "Input/output error",
+            Fault::Change(..) => "Input/output error",
         }
     }
 }
 
-/// A write of a program below the folder.
+/// A change that a program makes below the folder.
 #[derive(Debug)]
-pub struct Write {
+pub struct Change {
+    /// `write`, `create`, `mkdir`, `symlink` or `remove`.
+    pub kind: String,
+    /// Bytes of a write, and 0 of any other change.
     pub bytes: u64,
     pub has_failed: bool,
-    /// Name of the file.
+    /// Name of the file, folder or link.
     pub file: String,
 }
 
@@ -59,24 +63,26 @@ impl FailingDisk {
             .env("FAILING_DISK_LOG", log_of(run));
         match fault {
             Some(Fault::Full(bytes)) => command.env("FAILING_DISK_SPACE", bytes.to_string()),
-            Some(Fault::Write(number)) => command.env("FAILING_DISK_WRITE", number.to_string()),
+            Some(Fault::Change(kind, number)) => {
+                command.env("FAILING_DISK_KIND", kind).env("FAILING_DISK_NUMBER", number.to_string())
+            }
             None => command,
         };
     }
 }
 
-/// Returns the writes into the folder of a run.
-pub fn writes(run: &Path) -> Vec<Write> {
+/// Returns the changes in the folder of a run.
+pub fn changes(run: &Path) -> Vec<Change> {
     let text = fs::read_to_string(log_of(run)).unwrap();
     let parse = |line: &str| {
-        let (bytes, rest) = line.split_once(' ')?;
-        let (end, path) = rest.split_once(' ')?;
-        let file = Path::new(path).file_name()?.to_string_lossy().into_owned();
-        Some(Write { bytes: bytes.parse().ok()?, has_failed: end == "failed", file })
+        let mut fields = line.splitn(4, ' ');
+        let (kind, bytes, end) = (fields.next()?.to_owned(), fields.next()?.parse().ok()?, fields.next()?);
+        let file = Path::new(fields.next()?).file_name()?.to_string_lossy().into_owned();
+        Some(Change { kind, bytes, has_failed: end == "failed", file })
     };
     text.lines().map(|line| parse(line).unwrap()).collect()
 }
 
 fn log_of(run: &Path) -> PathBuf {
-    run.with_extension("writes")
+    run.with_extension("changes")
 }

@@ -58,10 +58,14 @@ pub const CASES: &[Case] = &[
         tests: &[
             test("pl-sandbox", "the_host_holds_no_more_than_the_limit"),
             test("pl-sandbox", "worker_processes_hold_no_more_than_the_limit"),
+            test("pl-sandbox", "docker_containers_hold_no_more_than_the_limit"),
             test("pl-wasm", "truncated_content_returns_its_memory"),
             test("pl-wasm", "removed_nodes_free_their_place_in_the_limit"),
         ],
-        controls: &[test("pl-sandbox", "without_a_limit_the_host_holds_what_is_hoarded")],
+        controls: &[
+            test("pl-sandbox", "without_a_limit_the_host_holds_what_is_hoarded"),
+            test("pl-sandbox", "docker_containers_hold_no_more_than_the_limit"),
+        ],
     },
     Case {
         number: 2,
@@ -71,12 +75,14 @@ pub const CASES: &[Case] = &[
         tests: &[
             test("pl-sandbox", "the_host_holds_no_more_than_the_limit"),
             test("pl-sandbox", "worker_processes_hold_no_more_than_the_limit"),
+            test("pl-sandbox", "docker_containers_hold_no_more_than_the_limit"),
             test("pl-wasm", "names_and_entries_count"),
             test("pl-wasm", "open_nodes_count_after_their_removal"),
         ],
         controls: &[
             test("pl-wasm", "names_fill_the_host_without_a_limit"),
             test("pl-wasm", "without_their_limits_handles_fill_the_host"),
+            test("pl-sandbox", "docker_containers_hold_no_more_than_the_limit"),
         ],
     },
     Case {
@@ -95,6 +101,7 @@ pub const CASES: &[Case] = &[
             test("pl-wasm", "bytes_that_move_cost_fuel"),
             test("pl-wasm", "paths_of_links_and_moves_cost_fuel"),
             test("pl-wasm", "bytes_that_pass_to_and_from_the_host_cost_fuel"),
+            test("pl-wasm", "calls_on_headers_cost_as_much_as_their_largest_size"),
             test("pl-plugin", "all_files_and_bytes_of_a_job_are_paid_for"),
             test("pl-wasm", "charges_return_their_bytes"),
         ],
@@ -148,7 +155,7 @@ pub const CASES: &[Case] = &[
     Case {
         number: 7,
         part: "sandbox",
-        attack: "images with volumes, health checks, commands, users",
+        attack: "images with volumes, health checks, commands, users, triggers of builds",
         findings: &["F11", "L2"],
         tests: &[
             test("pl-sandbox", "docker::containers"),
@@ -208,12 +215,18 @@ pub const CASES: &[Case] = &[
     Case {
         number: 11,
         part: "faults",
-        attack: "EIO at the n-th write, sync and rename",
+        attack: "EIO at the n-th write, sync, rename, creation and removal",
         findings: &[],
         tests: &[
             test("pl-tests", "power::any_write_that_fails_ends_a_run_that_continues_afterwards"),
             test("pl-tests", "power::any_sync_that_fails_ends_a_run_that_continues_afterwards"),
             test("pl-tests", "power::any_rename_that_fails_ends_a_run_that_continues_afterwards"),
+            test("pl-tests", "power::any_file_that_can_not_be_created_ends_a_run_that_continues_afterwards"),
+            test(
+                "pl-tests",
+                "power::any_folder_or_link_that_can_not_be_created_ends_a_run_that_continues_afterwards",
+            ),
+            test("pl-tests", "power::any_removal_that_fails_ends_a_run_that_continues_afterwards"),
         ],
         controls: &[test("pl-tests", "power::any_write_that_fails_ends_a_run_that_continues_afterwards")],
     },
@@ -241,7 +254,10 @@ pub const CASES: &[Case] = &[
             test("pl-run", "a_second_writer_learns_who_holds_the_folder"),
             test("pl-record", "a_second_holder_is_refused_and_learns_of_the_first"),
         ],
-        controls: &[test("pl-record", "without_the_lock_two_writers_damage_the_log")],
+        controls: &[
+            test("pl-record", "without_the_lock_two_writers_damage_the_log"),
+            test("pl-record", "without_the_lock_two_writers_log_a_step_twice"),
+        ],
     },
     Case {
         number: 14,
@@ -297,9 +313,14 @@ pub const CASES: &[Case] = &[
     Case {
         number: 18,
         part: "sandbox",
-        attack: "a restart of the engine in the middle of jobs",
+        attack: "a restart of the engine in the middle of jobs, pulls and commits",
         findings: &[],
-        tests: &[test("pl-sandbox", "docker::containers"), test("pl-sandbox", "endpoints::endpoints")],
+        tests: &[
+            test("pl-sandbox", "docker::containers"),
+            test("pl-sandbox", "endpoints::endpoints"),
+            test("pl-sandbox", "a_restart_of_the_engine_within_a_pull_is_an_error"),
+            test("pl-sandbox", "a_restart_of_the_engine_within_a_commit_leaves_no_container"),
+        ],
         controls: &[test("pl-sandbox", "docker::containers")],
     },
     Case {
@@ -310,6 +331,7 @@ pub const CASES: &[Case] = &[
         tests: &[
             test("pl-sandbox", "docker::containers"),
             test("pl-sandbox", "a_process_is_confined_and_ends_with_its_owner"),
+            test("pl-sandbox", "a_killed_owner_leaves_no_process"),
         ],
         controls: &[test("pl-sandbox", "docker::containers")],
     },
@@ -547,7 +569,7 @@ pub const CASES: &[Case] = &[
 const WITHOUT_CASE: [(&str, &str); 6] = [
     ("L1", "jobs of one container can count its processes and read its peak of memory: docs/sandbox.md"),
     ("L6", "Miri would show it, in `a_group_of_heads_writes_its_own_outputs_alone` of the kernels"),
-    ("L8", "keys in addresses of requests are redacted, responses are not: docs/security.md"),
+    ("L8", "keys in addresses and cookies are redacted, bodies of responses are not: docs/security.md"),
     ("L9", "a plan shows the most that sandboxed programs take, in a test of `pl-run`"),
     ("L10", "agents and rewards that keep a state are found by `plugin test`, not at run time"),
     ("L11", "a test of the command line's arguments"),

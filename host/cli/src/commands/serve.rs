@@ -14,6 +14,7 @@ use pl_serve::{
     AdapterError, AdapterLoader, LoadedAdapter, ServedModel, ServerConfig, ServerLimits, Service, Team,
     TeamError, TeamResult, TeamTurn,
 };
+use pl_types::is_loopback;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -53,7 +54,7 @@ pub fn run(app: &App, options: &ServeArgs) -> CommandResult {
 /// Returns the key that requests must carry.
 fn key(options: &ServeArgs) -> Result<Option<String>, CommandError> {
     match &options.key_variable {
-        None if options.listen.ip().is_loopback() => Ok(None),
+        None if is_loopback(options.listen.ip()) => Ok(None),
         None => Err(CommandError::input(format!(
             "anyone who can reach {} could use the models; name an environment variable with a key (--key-variable), or \
              listen on 127.0.0.1",

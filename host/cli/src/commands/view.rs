@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use pl_run::Host;
+use pl_types::is_loopback;
 use pl_viewer::{AccessToken, Viewer};
 use tempfile::NamedTempFile;
 use tokio::net::TcpListener;
@@ -26,7 +27,7 @@ pub fn run(app: &App, options: &ViewArgs) -> CommandResult {
     let workflows = StoredWorkflows::new(options.trust);
     let viewer = Viewer::new(options.folders.clone(), Arc::new(workflows));
     viewer.check_folders().map_err(CommandError::input)?;
-    if !options.play && !options.listen.ip().is_loopback() {
+    if !options.play && !is_loopback(options.listen.ip()) {
         return app.host.block_on(listen(&app.host, options, viewer));
     }
     let (queue, worker) = play_worker(options.device.into(), options.trust);
@@ -77,7 +78,7 @@ async fn bind(address: SocketAddr) -> Result<Bound, CommandError> {
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let token = AccessToken::random();
-    if !address.ip().is_loopback() {
+    if !is_loopback(address.ip()) {
         stderr::line(
             "warning: the connection is not encrypted; anyone who sees the address can read the runs",
         );

@@ -173,7 +173,7 @@ impl<E: Executor> Worker<E> {
         let cache = &mut policies.bases[policy.base].cache;
         let tokens =
             caught(|| executor.sample(executor.step(&policy.weights, cache, &batch)?, &sample_requests))?;
-        counters.steps.fetch_add(1, Ordering::Relaxed);
+        counters.count_pass(places.len());
         counters.steps_ahead.fetch_add(1, Ordering::Relaxed);
         let rows = places.iter().filter_map(|i| key(&running[*i])).collect();
         Ok(Some(LaunchedStep { tokens, rows }))

@@ -1,6 +1,6 @@
 //! Common prefixes of sequences are computed once.
 
-use pl_inference::LlmEngineConfig;
+use pl_inference::{LlmEngineConfig, PassCount};
 use pl_types::Generate;
 
 use crate::{engine, prompt, request, small, tiny};
@@ -32,6 +32,21 @@ async fn samples_of_one_request_share_the_whole_prefill() {
     let engine = engine(&tiny(), LlmEngineConfig { slots: 32, ..small() });
     engine.generate(request(0, prompt(1, 40), &[1, 2, 3, 4, 5, 6, 7, 8])).await.unwrap();
     assert_eq!((engine.stats().prefills, engine.stats().prefilled_tokens), (1, 40));
+}
+
+#[tokio::test]
+async fn passes_are_counted_by_the_completions_that_go_on_in_them() {
+    let engine = engine(&tiny(), LlmEngineConfig { slots: 32, ..small() });
+    engine.generate(request(0, prompt(1, 40), &[1, 2, 3, 4, 5, 6, 7, 8])).await.unwrap();
+    let stats = engine.stats();
+    let ranges = &stats.passes_by_rows;
+    assert_eq!(ranges.iter().map(|range| range.passes).sum::<u64>(), stats.steps);
+    // The prompt has no row. Its logits gave the first token of each completion, and every row one more.
+    assert_eq!(ranges[0], PassCount { passes: 1, rows: 0 });
+    assert_eq!(ranges.iter().map(|range| range.rows).sum::<u64>(), stats.generated_tokens - 8);
+    // 4 to 7 or 8 go on at first, never more.
+    assert!(ranges[3..5].iter().any(|range| range.passes > 0), "{stats:?}");
+    assert!(ranges[5..].iter().all(|range| range.passes == 0), "{stats:?}");
 }
 
 #[tokio::test]

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod training;
 
 use half::{bf16, f16};

@@ -13,7 +13,7 @@ fn numbers(count: usize, seed: u64, range: f32) -> Vec<f32> {
 }
 
 /// Three threads that take numbers as they come.
-fn threads(count: usize, body: &(dyn Fn(usize) + Sync)) {
+pub(crate) fn threads(count: usize, body: &(dyn Fn(usize) + Sync)) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -30,7 +30,7 @@ fn threads(count: usize, body: &(dyn Fn(usize) + Sync)) {
     });
 }
 
-fn one_thread(count: usize, body: &(dyn Fn(usize) + Sync)) {
+pub(crate) fn one_thread(count: usize, body: &(dyn Fn(usize) + Sync)) {
     (0..count).rev().for_each(body);
 }
 

@@ -102,7 +102,10 @@ fn permissions_by_mask(folder: &Path) -> io::Result<Permissions> {
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder)
         .map_err(not_created)?;
-    Ok(file.as_file().metadata()?.permissions())
+    let permissions = file.as_file().metadata()?.permissions();
+    // Dropping it would ignore an error, and a file that stays would become a part of the folder.
+    file.close()?;
+    Ok(permissions)
 }
 
 /// Returns PyTorch's name of a number format.

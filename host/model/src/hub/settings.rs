@@ -1,9 +1,8 @@
 //! Address, cache and token of a hub.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
-use pl_types::{REDACTED, redact_address};
+use pl_types::{REDACTED, is_loopback_host, redact_address};
 use ureq::http::Uri;
 
 use crate::error::Error;
@@ -94,11 +93,7 @@ impl Hub {
 /// Returns true if what is sent to an address can not be read on its way: it is encrypted, or stays on this machine.
 fn is_confidential(endpoint: &str) -> bool {
     let Ok(uri) = endpoint.parse::<Uri>() else { return false };
-    let is_local = |host: &str| {
-        let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
-        host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback())
-    };
-    uri.scheme_str() == Some("https") || uri.host().is_some_and(is_local)
+    uri.scheme_str() == Some("https") || uri.host().is_some_and(is_loopback_host)
 }
 
 #[cfg(test)]
@@ -133,8 +128,10 @@ mod tests {
             "https://m.example",
             "HTTPS://m.example/hf",
             "http://localhost:80",
+            "http://hub.localhost",
             "http://127.1.2.3",
             "http://[::1]:80",
+            "http://[::ffff:127.0.0.1]:80",
         ] {
             assert!(sends(endpoint), "{endpoint}");
         }

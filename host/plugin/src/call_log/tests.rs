@@ -102,6 +102,50 @@ fn an_environment_without_a_corpus_is_told_what_to_write() {
 }
 
 #[test]
+fn cookies_are_recorded_without_their_values_and_sent_back_in_a_replay() {
+    // A guest that logs in and sends the cookie of the response with its next request, to `page`.
+    let visit = |call_log: &CallLog, page: &str| {
+        let mut cookies = Vec::new();
+        let mut headers = Vec::new();
+        for path in ["login", page] {
+            let uri = format!("http://localhost:1/{path}");
+            let request =
+                HttpRequest { method: "GET".to_owned(), uri, headers: headers.clone(), body: "".into() };
+            let number = call_log.begin(&request.method, &request.uri);
+            let sent = || {
+                let cookie = ("set-cookie".to_owned(), "sid=s3cret; Path=/; HttpOnly".to_owned());
+                Ok(HttpResponse { status: 200, headers: vec![cookie], body: "a page".into() })
+            };
+            let answer = call_log.replay(number, &request).unwrap_or_else(sent);
+            call_log.finish(number, &request, &answer);
+            let cookie = answer.unwrap().headers[0].1.split(';').next().unwrap().to_owned();
+            headers = vec![("cookie".to_owned(), cookie.clone())];
+            cookies.push(cookie);
+        }
+        cookies
+    };
+    let recording = CallLog::default();
+    assert_eq!(visit(&recording, "page"), ["sid=s3cret"; 2], "the guest itself receives the cookie");
+    let events = recording.take();
+    let written = serde_json::to_string(&events).unwrap();
+    assert!(written.contains("sid=REDACTED; Path=/; HttpOnly") && written.contains("a page"), "{written}");
+    assert!(!written.contains("s3cret"), "{written}");
+
+    let replay = || {
+        let mut recorded = ReplayAnswers::default();
+        recorded.extend(&events);
+        CallLog::replaying(recorded)
+    };
+    let same = replay();
+    assert_eq!(visit(&same, "page"), ["sid=REDACTED"; 2]);
+    assert_eq!(same.take(), events, "the hashes of the requests too");
+    // The control: another request is a difference.
+    let other = replay();
+    visit(&other, "other");
+    assert_ne!(other.take(), events);
+}
+
+#[test]
 fn a_replay_answers_in_order_and_runs_no_code() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let verdict = |stdout: &str| RecordedVerdict {

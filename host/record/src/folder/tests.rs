@@ -85,12 +85,9 @@ fn a_resume_deletes_only_the_runs_own_later_files() {
     assert_eq!(kept.map(|name| root.join(name).exists()), [true; 9]);
 }
 
-/// The control of the lock: once its file is gone, a second writer gets a lock of its own, and each writes at the position
-/// that it knows.
-#[test]
-fn without_the_lock_two_writers_damage_the_log() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
+/// Lets two writers into a folder, each of which writes at the position that it knows: one that has done three steps, and
+/// one that continues after the first step. Once the lock's file is gone, the second one gets a lock of its own.
+fn without_the_lock(root: &Path) -> [RunFolder; 2] {
     let mut first = create(root).unwrap();
     first.append_metrics(1, &json!({ "step": 1 })).unwrap();
     let checkpoint = root.join(METRICS).metadata().unwrap().len();
@@ -100,7 +97,16 @@ fn without_the_lock_two_writers_damage_the_log() {
     fs::remove_file(root.join("run.lock")).unwrap();
     let steps = FinishedSteps { played: 1, trained: 1 };
     let lengths = LogLengths { metrics: checkpoint, ..LogLengths::default() };
-    let mut second = RunFolder::resume(RunFolder::lock(root).unwrap(), steps, lengths).unwrap();
+    let second = RunFolder::resume(RunFolder::lock(root).unwrap(), steps, lengths).unwrap();
+    [first, second]
+}
+
+/// A control of the lock.
+#[test]
+fn without_the_lock_two_writers_damage_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let [mut first, mut second] = without_the_lock(root);
     second.append_metrics(2, &json!({ "step": 2 })).unwrap();
     let whole = read_jsonl::<Value>(&root.join(METRICS)).unwrap();
     assert_eq!(whole, [json!({ "step": 1 }), json!({ "step": 2 })]);
@@ -108,6 +114,23 @@ fn without_the_lock_two_writers_damage_the_log() {
     // The third step is gone, and zeros stand in its place.
     let damaged = read_jsonl::<Value>(&root.join(METRICS));
     assert!(matches!(damaged, Err(Error::Line { line: 3, .. })), "{damaged:?}");
+}
+
+/// A control of the lock. The second writer's numbers differ, as those of a policy on a server may: its line of the second
+/// step is as long as two lines of the first writer.
+#[test]
+fn without_the_lock_two_writers_log_a_step_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let [mut first, mut second] = without_the_lock(root);
+    second.append_metrics(2, &json!({ "step": 2, "loss": 0.5 })).unwrap();
+    second.append_metrics(3, &json!({ "step": 3 })).unwrap();
+    first.append_metrics(4, &json!({ "step": 4 })).unwrap();
+    second.append_metrics(4, &json!({ "step": 4 })).unwrap();
+    // The log can be read, but the third step is gone, and the fourth is there from each writer.
+    let lines = read_jsonl::<Value>(&root.join(METRICS)).unwrap();
+    let steps: Vec<u64> = lines.iter().filter_map(|line| line["step"].as_u64()).collect();
+    assert_eq!(steps, [1, 2, 4, 4]);
 }
 
 #[test]

@@ -14,6 +14,7 @@ pub(super) fn cpu_kind() -> String {
         ("avx512", std::arch::is_x86_feature_detected!("avx512f")),
         ("vnni", std::arch::is_x86_feature_detected!("avx512vnni")),
         ("bf16", std::arch::is_x86_feature_detected!("avx512bf16")),
+        ("amx", pl_kernels::cpu::amx::is_available()),
     ] {
         if has {
             kind.push(' ');

@@ -70,10 +70,10 @@ impl WeightsFolder {
         if let Some(base) = base
             && let Some(delta) = delta(&folder.join(full(&base)), bytes)?
         {
-            write(&folder.join(format!("{hash}-{base}.delta")), &delta)?;
+            write_atomically(&folder.join(format!("{hash}-{base}.delta")), &delta)?;
             return Ok(hash);
         }
-        write(&folder.join(full(&hash)), bytes)?;
+        write_atomically(&folder.join(full(&hash)), bytes)?;
         self.state().bases.insert(learner, hash.clone());
         Ok(hash)
     }
@@ -220,14 +220,6 @@ fn xor(bytes: &mut [u8], other: &[u8]) {
     bytes.iter_mut().zip(other).for_each(|(byte, other)| *byte ^= other);
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), ClusterError> {
-    let failed = |error: pl_record::Error| ClusterError::File {
-        path: path.to_owned(),
-        source: io::Error::other(error),
-    };
-    write_atomically(path, bytes).map_err(failed)
-}
-
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> ClusterError {
     let path = path.to_owned();
     move |source| ClusterError::File { path, source }
@@ -295,6 +287,17 @@ mod tests {
         let newer = again.put(0, &weights(4)).unwrap();
         writer.remove(0, &hashes[0]);
         assert_eq!(files(shared.path()), [full(&newer)]);
+    }
+
+    #[test]
+    fn a_failure_to_write_names_its_path_once() {
+        let shared = tempfile::tempdir().unwrap();
+        // Linux allows paths of 4,095 bytes: that of the folder is not too long, those of its files are.
+        let folders = (4080 - shared.path().as_os_str().len()) / 50;
+        let run = format!("{}/", "x".repeat(49)).repeat(folders);
+        let error = WeightsFolder::new(shared.path(), &run).put(0, b"weights").unwrap_err().to_string();
+        let path = shared.path().join(run).join("0").join(full(&blake3::hash(b"weights").to_hex()));
+        assert_eq!(error.matches(path.to_str().unwrap()).count(), 1, "{error}");
     }
 
     #[test]

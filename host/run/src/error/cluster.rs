@@ -20,6 +20,9 @@ pub enum ClusterError {
     /// A file of the cache or of the run can't be read or written.
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
+    /// A file can't be written whole. The message names it.
+    #[error(transparent)]
+    Record(#[from] pl_record::Error),
     /// Learners are to be processes of their own, and there is no server between them and this one.
     #[error(
         "{policies} can be trained by other processes only over a NATS server: give `--nats URL` or `--local-cluster N`, or \

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pl_inference::EngineStats;
 use pl_record::{LogLengths, RunFolder};
 use pl_trainer::checkpoint::EvaluationScore;
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,7 @@ impl StepAhead {
             finished: None,
             tasks: Vec::new(),
             published: Vec::new(),
+            engine: EngineStats::default(),
             versions: None,
         })
     }

@@ -129,6 +129,7 @@ impl TrainingRun<'_> {
             ],
             stop: (!schedule.overlaps()).then(|| stop.clone()),
             published: Vec::new(),
+            engine_before: session.router.engine_stats(),
             weights: BTreeMap::new(),
             open: BTreeMap::new(),
             parts: BTreeMap::new(),

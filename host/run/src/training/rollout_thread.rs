@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
+use pl_inference::EngineStats;
 use pl_record::schedule::RecordedBatch;
 use pl_types::{Generate, GenerateError, TaskKey};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -73,6 +74,8 @@ pub(super) struct RolloutThread<'r> {
     pub stop: Option<StopRequest>,
     /// Times in which weights were made ready since the last step was handed over: their ends and durations.
     pub published: Vec<(Instant, f64)>,
+    /// Work of the embedded engines until the last step was handed over.
+    pub engine_before: EngineStats,
     /// Weights that were handed over, by their learner and update.
     pub weights: BTreeMap<(usize, u64), HandedWeights>,
     pub open: BTreeMap<StepPart, OpenStep>,
@@ -222,7 +225,7 @@ impl RolloutThread<'_> {
             }
             Action::HandOver(batch) => {
                 let played = self.batch(batch)?.into_step(self.rollouts, self.host)?;
-                send(RolloutEvent::Played(Box::new(self.with_versions(played))));
+                send(RolloutEvent::Played(Box::new(self.with_records(played))));
             }
             Action::Collect { part } => {
                 let Some(open) = self.open.get_mut(&part) else { return Ok(()) };
@@ -260,7 +263,7 @@ impl RolloutThread<'_> {
         if self.rollouts.draws_in_turn() {
             self.cursors.fill(played.cursors.clone());
         }
-        Ok(RolloutEvent::Played(Box::new(self.with_versions(played))))
+        Ok(RolloutEvent::Played(Box::new(self.with_records(played))))
     }
 
     /// Puts the results of tasks together that ended first.
@@ -278,10 +281,13 @@ impl RolloutThread<'_> {
         Ok(StepResults::by_arrival(step, drawn.cursors, drawn.levels, results))
     }
 
-    /// Adds the versions that were used since the step before, and the times in which weights were made ready.
-    fn with_versions(&mut self, played: PlayedStep) -> PlayedStep {
+    /// Adds what happened since the step before: the versions that were used, the times in which weights were made ready, and
+    /// the work of the engines.
+    fn with_records(&mut self, played: PlayedStep) -> PlayedStep {
         let versions = self.in_flight.as_mut().map(|own| own.take_record(played.step));
-        PlayedStep { versions, published: std::mem::take(&mut self.published), ..played }
+        let so_far = self.router.engine_stats();
+        let engine = so_far.since(&std::mem::replace(&mut self.engine_before, so_far));
+        PlayedStep { versions, published: std::mem::take(&mut self.published), engine, ..played }
     }
 
     /// Takes over weights, and the work that they make possible.

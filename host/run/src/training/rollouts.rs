@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use pl_dsl::workflow::objective::PolicyTraining;
 use pl_dsl::workflow::{Curriculum, Evaluation, Rise, Train};
+use pl_inference::EngineStats;
 use pl_record::versions::RecordedVersions;
 use pl_record::{TraceFile, Traces};
 use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutProgress, SPAN_TARGET, TaskSource, Trace};
@@ -58,6 +59,8 @@ pub(super) struct PlayedStep {
     pub tasks: Vec<TaskKey>,
     /// Times in which weights were made ready since the step before: their ends and durations.
     pub published: Vec<(Instant, f64)>,
+    /// Work of the embedded engines since the step before was played, evaluations included.
+    pub engine: EngineStats,
     /// Versions that were used since the step before. `None` if episodes end with the weights that they begin with.
     pub versions: Option<RecordedVersions>,
 }

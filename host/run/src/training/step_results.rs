@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use pl_inference::EngineStats;
 use pl_record::TraceFile;
 use pl_rollout::RolloutBatch;
 use pl_types::{TaskKey, Transition};
@@ -143,6 +144,7 @@ impl StepResults {
             transitions: Arc::new(batch.transitions),
             tasks,
             published: Vec::new(),
+            engine: EngineStats::default(),
             versions: None,
         })
     }

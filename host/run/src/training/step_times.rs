@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use pl_inference::EngineStats;
 use pl_types::TaskKey;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -35,6 +36,7 @@ pub(super) struct StepTimes {
     pub trained_tokens: u64,
     pub learners: Vec<LearnerTimes>,
     pub episodes: EpisodeColumns,
+    pub engine: EngineStats,
     pub timeline: Vec<TimelinePart>,
 }
 
@@ -127,11 +129,28 @@ impl StepTimes {
             "episode_lanes": episode_lanes,
             "sampled_tokens_per_second": self.sampled_tokens as f64 / self.seconds.play.max(1e-9),
             "trained_tokens_per_second": self.trained_tokens as f64 / self.seconds.train.max(1e-9),
+            "engine": engine_fields(&self.engine),
             "memory_bytes": memory.map(|memory| memory.resident),
             "peak_memory_bytes": memory.map(|memory| memory.peak),
             "timeline": self.timeline,
         })
     }
+}
+
+/// Returns the work of the embedded engines: `seconds` in which they were busy, tokens, passes, and the passes and their
+/// rows by ranges of rows (0, 1, 2 to 3, 4 to 7, and so on). Returns `None` if they ran no pass.
+fn engine_fields(stats: &EngineStats) -> Option<Value> {
+    let last = stats.passes_by_rows.iter().rposition(|range| range.passes > 0)?;
+    let ranges = &stats.passes_by_rows[..=last];
+    Some(json!({
+        "seconds": milliseconds(stats.busy_nanoseconds as f64 / 1e9),
+        "generated_tokens": stats.generated_tokens,
+        "prefilled_tokens": stats.prefilled_tokens,
+        "preemptions": stats.preemptions,
+        "passes": stats.steps,
+        "passes_by_rows": ranges.iter().map(|range| range.passes).collect::<Vec<_>>(),
+        "rows": ranges.iter().map(|range| range.rows).collect::<Vec<_>>(),
+    }))
 }
 
 /// Rounds seconds to milliseconds.

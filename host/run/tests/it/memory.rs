@@ -127,9 +127,14 @@ fn what_sandboxed_programs_may_take_is_shown_beside_the_estimate() {
     };
     let default = DockerSettings::default();
     let container = (1 << 30) + default.container_memory() - default.limits.memory;
-    let here =
-        ["unix:///run/docker.sock", "tcp://localhost:2375", "tcp://127.0.0.1:2375", "tcp://[::1]:2375"];
-    for here in here {
+    for here in [
+        "unix:///run/docker.sock",
+        "tcp://localhost:2375",
+        "tcp://engine.localhost:2375",
+        "tcp://127.0.0.1:2375",
+        "tcp://[::1]:2375",
+        "tcp://[::ffff:127.0.0.1]:2375",
+    ] {
         assert_eq!(docker(here), 4 * container, "{here}");
     }
     for other in ["tcp://other:2375", "tcp://localhost.other:2375", "tcp://10.0.0.1:2375"] {

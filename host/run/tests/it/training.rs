@@ -15,6 +15,29 @@ fn the_example_trains_two_steps() {
     assert_eq!(checkpoints(&run), [2]);
 }
 
+#[test]
+fn the_timings_of_a_step_have_the_work_of_the_engine() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let run = workflow.run(&["train.steps=2", "held_out.every=0"]);
+    let text = std::fs::read_to_string(run.join("timings.jsonl")).unwrap();
+    let timings: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let steps = metrics(&run, "step");
+    assert_eq!((timings.len(), steps.len()), (2, 2));
+    for (line, step) in timings.iter().zip(&steps) {
+        let engine = &line["engine"];
+        let sum = |field: &str| {
+            engine[field].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum::<u64>()
+        };
+        // Those of the step alone.
+        assert_eq!(engine["generated_tokens"], step["tokens"]);
+        assert_eq!(engine["passes"], sum("passes_by_rows"));
+        let generated = engine["generated_tokens"].as_u64().unwrap();
+        assert!(0 < sum("rows") && sum("rows") < generated, "{engine}");
+        assert!(engine["prefilled_tokens"].as_u64().unwrap() > 0, "{engine}");
+        assert!(engine["seconds"].as_f64().unwrap() > 0.0, "{engine}");
+    }
+}
+
 fn learning_rates(overrides: &[&str]) -> Vec<f64> {
     let workflow = Workflow::new("tree-l2.mas", "");
     let run = workflow.run(&[&["train.learning_rate=0.01"], overrides].concat());

@@ -280,8 +280,8 @@ async fn a_kernel_of_its_own_runs_jobs(engine: &TestEngine) {
     workers.shut_down().await;
 }
 
-/// Images with a volume, in which jobs of one container would find each other's files; with a check of their own health,
-/// a user and a command, which containers of the pool don't have.
+/// Images with a volume, in which jobs of one container would find each other's files; with a check of their own health, a
+/// user, a working folder, commands and a trigger of builds, which containers of the pool don't have or run.
 async fn images_that_keep_files_of_jobs_are_refused(engine: &TestEngine) {
     let make = |name: &str, changes: &[&str]| {
         let id = engine.docker(&["create", engine::IMAGE, "true"]);
@@ -294,11 +294,27 @@ async fn images_that_keep_files_of_jobs_are_refused(engine: &TestEngine) {
     let volume = make("with-volume:1", &["VOLUME /data"]);
     let refused = DockerWorkers::start(volume, |_| ()).await.map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("declares the volume /data"), "{refused}");
-    let noisy =
-        ["HEALTHCHECK --interval=1s CMD touch /tmp/checked", "USER 0", "ENTRYPOINT [\"touch\", \"/work/x\"]"];
-    let workers = start(make("noisy:1", &noisy)).await;
+    let noisy = [
+        "HEALTHCHECK --interval=1s CMD touch /tmp/checked",
+        "USER 0",
+        "WORKDIR /var",
+        "ENTRYPOINT [\"touch\", \"/work/x\"]",
+        "CMD [\"/work/y\"]",
+        "ONBUILD RUN touch /built",
+    ];
+    let settings = make("noisy:1", &noisy);
+    // The control: the image has them.
+    let format =
+        "{{.Config.User}} {{.Config.WorkingDir}} {{.Config.Entrypoint}} {{.Config.Cmd}} {{.Config.OnBuild}}";
+    assert_eq!(
+        engine.docker(&["image", "inspect", "--format", format, "noisy:1"]),
+        "0 /var [touch /work/x] [/work/y] [RUN touch /built]"
+    );
+    let workers = start(settings).await;
     let look = "import os, time; time.sleep(1.5); print(sorted(os.listdir('/tmp')), os.getuid() > 0, os.listdir('.'))";
     assert_eq!(run(&workers, python(look)).await, printed("[] True ['main.py']\n"));
+    let built = "import os; print(os.getcwd(), os.path.exists('/built'))";
+    assert_eq!(run(&workers, python(built)).await, printed("/work False\n"));
     workers.shut_down().await;
     assert_eq!(engine.containers(), Vec::<String>::new());
 }

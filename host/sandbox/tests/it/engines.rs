@@ -3,7 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use pl_sandbox::{DockerSettings, DockerWorkers};
+use pl_sandbox::{DockerSettings, DockerWorkers, ImageSource};
+use pl_testing::{Requirement, skip_or_fail};
 
 use crate::scripted_engine::ScriptedEngine;
 
@@ -64,6 +65,39 @@ async fn an_engine_that_answers_nonsense_or_stops_is_an_error() {
     let engine = ScriptedEngine::start(&[]);
     let message = DockerWorkers::check(&engine.settings()).await.unwrap_err().to_string();
     assert!(!message.contains("no Docker engine answers at"), "{message}");
+}
+
+#[tokio::test]
+async fn a_restart_of_the_engine_within_a_pull_is_an_error() {
+    let steps = "{\"status\":\"Pulling\"}\n{\"status\":\"Pull complete\"}\n";
+    let engine = ScriptedEngine::restarting(&[("/images/create", steps), ("/tag", "")], "/images/create");
+    let pull = async || {
+        let source = ImageSource::Registry("a.org/python:3.12".to_owned());
+        DockerWorkers::make_image(&engine.settings(), source, &|_| ()).await
+    };
+    let message = pull().await.unwrap_err().to_string();
+    assert!(message.contains("can't make the image"), "{message}");
+    // The control: nothing else is wrong.
+    pull().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_restart_of_the_engine_within_a_commit_leaves_no_container() {
+    let container = "a".repeat(64);
+    let created = format!(r#"{{"Id":"{container}","Warnings":[]}}"#);
+    let answers = [
+        ("/images/python", r#"{"Id":"sha256:aa","RepoTags":["python:3.12"],"RepoDigests":[],"Size":1}"#),
+        ("/containers/create", created.as_str()),
+        ("/containers/a", ""),
+        ("/commit", r#"{"Id":"sha256:bb"}"#),
+    ];
+    let engine = ScriptedEngine::restarting(&answers, "/commit");
+    let message = DockerWorkers::start(engine.settings(), |_| ()).await.map(|_| ()).unwrap_err().to_string();
+    if message.contains("was built without the supervisor") {
+        return skip_or_fail(Requirement::Docker, &message);
+    }
+    assert!(message.contains("can't add the supervisor to the image"), "{message}");
+    assert_eq!(engine.removed(), [container]);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Programs that hoard memory or work outside of their own memory: in files, names and handles, and in calls of
-//! the host. They run in instances of this process and in worker processes; in a container, the kernel counts memory
-//! and CPU time.
+//! the host. They run in instances of this process, in worker processes and in containers, whose memory and CPU time
+//! the kernel counts.
 //!
 //! Each test has its process for itself, as nextest runs it, because it measures that process.
 
@@ -11,15 +11,20 @@ use pl_sandbox::{EMBEDDED_OVERHEAD, Ending, Job, Sandbox, SandboxLimits, Verdict
 use crate::process::{children, processes};
 use crate::python::{job, workers};
 
+mod docker;
+
 /// Memory limit of the programs.
 const LIMIT: u64 = 192 << 20;
 
 /// Bytes that the host may hold beyond the limit.
 const SLACK: u64 = EMBEDDED_OVERHEAD;
 
-/// Ways of hoarding, each a program that reads how much it takes from stdin. The small amount is an ordinary
-/// program's; the large one is far more than the limit, or would be if the host counted nothing.
-const PROGRAMS: &[(&str, u32, u32, &str)] = &[
+/// Name, small and large amount, and source of a program that reads from stdin how much it takes. The small amount is an
+/// ordinary program's; the large one is far more than the limit, or would be if the host counted nothing.
+type Program = (&'static str, u32, u32, &'static str);
+
+/// Ways of hoarding.
+const PROGRAMS: &[Program] = &[
     ("a large file", 1, 400, "with open('f', 'wb') as f:\n    for _ in range(n): f.write(bytes(1 << 20))"),
     (
         "files that are truncated again",
@@ -72,7 +77,7 @@ const PROGRAMS: &[(&str, u32, u32, &str)] = &[
         2,
         "kept = bytearray(n * 45 << 20)\nwith open('f', 'wb') as f:\n    for _ in range(n * 45): f.write(bytes(1 << 20))",
     ),
-    ("output", 1, 400, "import sys\nfor _ in range(n): sys.stdout.write('x' * 100_000)"),
+    ("output", 1, 4_000, "import sys\nfor _ in range(n): sys.stdout.write('x' * 10_000)"),
 ];
 
 fn limits() -> SandboxLimits {

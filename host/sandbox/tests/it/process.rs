@@ -1,9 +1,10 @@
 //! Worker processes: the same verdicts as those of instances in this process, behind walls that hold if the
 //! WebAssembly engine doesn't.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pl_sandbox::{
@@ -54,11 +55,23 @@ fn without_usage(mut verdict: Verdict) -> Verdict {
 
 /// Ids of the processes that this one has started and that are still there.
 pub fn children() -> Vec<u32> {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    children_of("self")
+}
+
+/// Ids of the processes that a process has started and that are still there.
+fn children_of(process: &str) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let lists = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap());
     lists
         .flat_map(|list| list.split_whitespace().map(|id| id.parse().unwrap()).collect::<Vec<u32>>())
         .collect()
+}
+
+/// Returns false also for a process that has ended and that nobody has waited for.
+fn is_running(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The state follows the name, which is in brackets.
+    stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with(['Z', 'X']))
 }
 
 fn kill(process: u32) {
@@ -106,6 +119,38 @@ async fn a_process_is_confined_and_ends_with_its_owner() {
     assert_eq!(oom_score, "1000\n");
     drop(workers);
     assert_eq!(children(), Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn a_killed_owner_leaves_no_process() {
+    // Compiles the component if it is not in the cache: a process may take too long for that.
+    instances(limits());
+    let ProcessSettings { program: worker, cache_dir, .. } = settings(limits(), 1000);
+    // Without a job, and in the middle of one.
+    for source in [None, Some("while True: pass")] {
+        let mut owner = Command::new(program("sandbox-owner"))
+            .arg(&worker.path)
+            .args(&worker.arguments)
+            .arg(&cache_dir)
+            .args(source)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(owner.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "started\n");
+        std::thread::sleep(Duration::from_millis(100));
+        let [process] = children_of(&owner.id().to_string())[..] else { panic!("{source:?}: no process") };
+        assert!(is_running(process), "{source:?}");
+        // By SIGKILL.
+        owner.kill().unwrap();
+        owner.wait().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while is_running(process) {
+            assert!(Instant::now() < deadline, "{source:?}: it goes on without its owner");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
 
 #[tokio::test]

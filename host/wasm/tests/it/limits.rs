@@ -192,15 +192,28 @@ async fn every_handle_of_a_poll_costs_fuel() {
 
 #[tokio::test]
 async fn bytes_that_pass_to_and_from_the_host_cost_fuel() {
-    // Texts that are refused, which the host has copied by then, and random bytes, which it computes. Two functions pass
-    // the text twice: as a name and as its value.
-    let calls = [("header", 1), ("append", 2), ("list", 2), ("path", 1), ("address", 1), ("random", 10)];
+    // Texts that are refused, which the host has copied by then, and random bytes, which it computes. Three functions
+    // pass the text twice: as a name and as its value.
+    let calls = [
+        ("header", 1),
+        ("values", 1),
+        ("set", 2),
+        ("delete", 1),
+        ("append", 2),
+        ("list", 2),
+        ("method", 1),
+        ("scheme", 1),
+        ("authority", 1),
+        ("path", 1),
+        ("address", 1),
+        ("random", 10),
+    ];
     for (call, fuel_per_byte) in calls {
         let mut guest = start(BYTES, &Limits::default()).await;
         let mut used = Vec::new();
         for bytes in [1_u32, 50_001] {
             let expected = match call {
-                "header" => 0,
+                "header" | "values" => 0,
                 "random" => bytes,
                 _ => 1,
             };
@@ -208,6 +221,21 @@ async fn bytes_that_pass_to_and_from_the_host_cost_fuel() {
             used.push(guest.store.data().fuel_used());
         }
         assert!(used[1] - used[0] >= 50_000 * fuel_per_byte, "{call}: {used:?}");
+    }
+}
+
+#[tokio::test]
+async fn calls_on_headers_cost_as_much_as_their_largest_size() {
+    // The host may read or copy all headers, however short the text is that the guest passes.
+    const LARGEST: u64 = 32 << 10;
+    for call in ["header", "values", "set", "delete", "append", "list", "entries"] {
+        let mut guest = start(BYTES, &Limits::default()).await;
+        let called = match call {
+            "entries" => guest.call::<_, u32>(call, ()).await,
+            _ => guest.call::<_, u32>(call, (1_u32,)).await,
+        };
+        assert!(called.is_ok(), "{call}: {called:?}");
+        assert!(guest.store.data().fuel_used() >= LARGEST, "{call}: {}", guest.store.data().fuel_used());
     }
 }
 

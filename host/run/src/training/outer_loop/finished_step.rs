@@ -98,6 +98,7 @@ impl OuterLoop<'_> {
             trained_tokens: results.iter().map(|result| result.trained.update.fed_tokens).sum(),
             learners: results.iter().zip(learners).map(times).collect(),
             episodes: EpisodeColumns::new(&played.episode_times, &played.episode_tasks, clock),
+            engine: played.engine,
             timeline: published.chain(parts.into_iter().flatten()).collect(),
         }
     }
