@@ -94,7 +94,11 @@ unsafe fn read(
 #[inline]
 unsafe fn split(mut low: __m512, mut high: __m512, to: *mut f32) {
     for part in 0..3 {
-        let (low_bits, high_bits) = (rounded(low), rounded(high));
+        // What is left for the last part is a number of bf16, or a NaN that rounding might turn into a finite number.
+        let (low_bits, high_bits) = match part {
+            2 => (_mm512_castps_si512(low), _mm512_castps_si512(high)),
+            _ => (rounded(low), rounded(high)),
+        };
         let pairs = _mm512_mask_blend_epi16(0xAAAA_AAAA, _mm512_srli_epi32::<16>(low_bits), high_bits);
         // SAFETY: the caller's step has three parts.
         unsafe { _mm512_storeu_si512(to.add(part * PART).cast(), pairs) };
@@ -103,7 +107,7 @@ unsafe fn split(mut low: __m512, mut high: __m512, to: *mut f32) {
     }
 }
 
-/// Returns numbers whose upper halves are the nearest of bf16. The last part of a number is one of bf16 already.
+/// Returns numbers whose upper halves are the nearest numbers of bf16.
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn rounded(numbers: __m512) -> __m512i {
