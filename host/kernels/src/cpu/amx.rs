@@ -11,9 +11,9 @@
 //! Tiles add 16 times as many products in a cycle as vectors of AVX-512 do, in f32, so these six take three eighths of the time. Parts
 //! that are smaller than 2⁻¹²⁶, the smallest normal number, count as zero, and what is not finite becomes NaN.
 //!
-//! A matrix is packed in panels of [`PANEL`] lines, whose parts lie in memory as tiles are loaded. The matrix with fewer lines is
+//! A matrix is packed in panels of `PANEL` lines, whose parts lie in memory as tiles are loaded. The matrix with fewer lines is
 //! packed once; a task packs some panels of the other one, which stay in the second-level cache while they meet all panels of the
-//! first. An element of a result is the sum over blocks of at most [`DEPTH`] terms, each in order, so its bits depend on its line, its
+//! first. An element of a result is the sum over blocks of at most `DEPTH` terms, each in order, so its bits depend on its line, its
 //! column and the number of terms alone.
 
 mod parts;

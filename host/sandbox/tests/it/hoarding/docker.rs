@@ -20,7 +20,7 @@ const NEVER_REFUSED: u64 = 1 << 20;
 const HOST_SLACK: u64 = 32 << 20;
 
 /// Ways of hoarding that WebAssembly doesn't have, none of which anything but the limit on memory stops. Sockets of the
-/// network are not among them: control groups of version 1 don't count what those hold.
+/// network are not among them: whether control groups of version 1 count what those hold was not tried.
 const CONTAINER_PROGRAMS: &[Program] = &[
     ("files of two folders", 1, 180, FILES_OF_TWO_FOLDERS),
     // The only folder without a limit on the number of files. Each takes more than a KiB.
