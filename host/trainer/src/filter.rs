@@ -136,8 +136,8 @@ pub fn tasks_without_spread(
         let credited = returns(&trajectories, &rewards, objective.returns, objective.gamma_turn);
         let flat_only = Objective { drop_groups: 0.0, outliers: 0.0, ..*objective };
         let turns = || own.iter().enumerate().filter(|(index, _)| trajectories.is_turn(*index));
-        let value = |index| TurnReturn { episode: trajectories.last(index), value: credited[index] };
-        let compared = turns().map(|(index, turn)| (turn.group.clone(), value(index)));
+        let compared =
+            turns().map(|(index, turn)| (turn.group.clone(), trajectories.turn_return(index, &credited)));
         let out = left_out(&flat_only, compared);
         for ((_, transition), is_out) in turns().zip(out.completions) {
             if is_out { &mut without } else { &mut with }.insert(transition.key.task);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tch::{TchError, Tensor};
 
 use crate::advantage::{
-    TurnReturn, credit_alone, ema_advantages, group_of, grouped_advantages, shuffled_positions, whiten,
+    credit_alone, ema_advantages, group_of, grouped_advantages, shuffled_positions, whiten,
 };
 use crate::correction::{CorrectionBounds, correction_weights};
 use crate::critic::PredictedValues;
@@ -153,7 +153,7 @@ impl PolicyBatch<'_> {
             self.shuffle(objective, trajectories, &mut returns);
         }
         let turns = (0..returns.len()).filter(|index| trajectories.is_turn(*index));
-        let value = |index| TurnReturn { episode: trajectories.last(index), value: returns[index] };
+        let value = |index| trajectories.turn_return(index, &returns);
         let compared = turns.clone().map(|index| (self.transitions[index].group.clone(), value(index)));
         let mut out = left_out(objective, compared);
         let mut completions = vec![false; returns.len()];
@@ -279,8 +279,7 @@ impl PolicyBatch<'_> {
         let values = match objective.advantage {
             Advantage::Group => {
                 let group = |index: usize| group_of(&self.transitions[index].group, objective.group_by);
-                // The last turn of its path stands for an episode.
-                let turn = |index| TurnReturn { episode: trajectories.last(index), value: returns[index] };
+                let turn = |index| trajectories.turn_return(index, &returns);
                 let kept = compared.iter().map(|&index| (group(index), turn(index)));
                 let grouped = grouped_advantages(kept, objective.baseline, objective.scale);
                 for (&index, &credit) in compared.iter().zip(&grouped.credits) {

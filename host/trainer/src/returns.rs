@@ -21,6 +21,8 @@ use std::collections::BTreeMap;
 use pl_dsl::workflow::objective::Returns;
 use pl_types::{Key, Transition};
 
+use crate::advantage::TurnReturn;
+
 /// Neighbours of each turn among its agent's turns on its own path, and the completions of each turn. A turn's index is
 /// that of its last completion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,6 +148,11 @@ impl Trajectories {
     /// The last turn of a transition's path, which may be the transition itself.
     pub fn last(&self, index: usize) -> usize {
         self.after(index).last().unwrap_or(index)
+    }
+
+    /// The return of a turn, of `returns` of all transitions. The last turn of its path stands for the episode.
+    pub fn turn_return(&self, index: usize, returns: &[f64]) -> TurnReturn {
+        TurnReturn { episode: self.last(index), value: returns[index] }
     }
 }
 

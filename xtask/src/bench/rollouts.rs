@@ -1,7 +1,7 @@
 //! `cargo xtask bench rollouts`: the rollouts of three examples beside the engine alone.
 //!
 //! A run records the passes of each step, by the number of completions in them (`engine` in `timings.jsonl`). The bench
-//! `throughput` of pl-inference measures, with the same model on the same machine, how long passes with so many completions
+//! `throughput` of pl-inference measures, with the same model on the same machine, how long passes with as many completions
 //! take when nothing else happens, and how fast prompts are. The time that the engine alone would need for a step, divided by
 //! the time that its rollouts took, is the share of the engine's speed that is left.
 

@@ -55,6 +55,13 @@ pub struct MatrixView<'a> {
 }
 
 impl MatrixView<'_> {
+    /// Returns the transpose, in the same memory.
+    #[must_use]
+    pub fn transposed(self) -> Self {
+        let Self { numbers, rows, columns, row_stride, column_stride } = self;
+        Self { numbers, rows: columns, columns: rows, row_stride: column_stride, column_stride: row_stride }
+    }
+
     fn check(&self) {
         assert!(
             self.row_stride == 1 || self.column_stride == 1,
@@ -107,6 +114,12 @@ pub fn multiply(
         columns <= stride && (rows - 1).saturating_mul(stride).saturating_add(columns) <= out.len(),
         "space for a product"
     );
+    if a.columns == 0 {
+        if !add {
+            out.chunks_mut(stride).take(rows).for_each(|row| row[..columns].fill(0.0));
+        }
+        return;
+    }
     let is_a_common = rows <= columns;
     let product = Product {
         common: if is_a_common { (a, Side::Left) } else { (b, Side::Right) },
@@ -114,11 +127,11 @@ pub fn multiply(
         out: DisjointSlice::new(out),
         stride,
     };
-    // Blocks of about the same number of terms. A product of no terms is one of zeros.
-    let blocks = a.columns.div_ceil(DEPTH).max(1);
+    // Blocks of about the same number of terms.
+    let blocks = a.columns.div_ceil(DEPTH);
     let depth = a.columns.div_ceil(blocks).next_multiple_of(STEP);
     COMMON.with_borrow_mut(|common| {
-        for start in (0..a.columns.max(1)).step_by(depth.max(1)) {
+        for start in (0..a.columns).step_by(depth) {
             let terms = start..a.columns.min(start + depth);
             product.add_block(workers, common, terms, add || start > 0);
         }
@@ -147,14 +160,14 @@ impl Product<'_> {
             let to = unsafe { packed.part(panel * size, size) };
             parts::pack(&common, panel * PANEL, terms.clone(), side, to);
         });
-        let most = (TASK_BYTES / (4 * size).max(1)).max(1);
+        let most = (TASK_BYTES / (4 * size)).max(1);
         let length = most.min(own_panels.div_ceil(TASKS));
         (workers.parallel_for)(own_panels.div_ceil(length), &|task| {
             let own_panels = task * length..own_panels.min((task + 1) * length);
             OWN.with_borrow_mut(|scratch| {
                 // SAFETY: this thread's own, borrowed once.
                 let mine = unsafe { scratch.get(own_panels.len() * size) };
-                for (panel, to) in own_panels.clone().zip(mine.chunks_exact_mut(size.max(1))) {
+                for (panel, to) in own_panels.clone().zip(mine.chunks_exact_mut(size)) {
                     parts::pack(&own, panel * PANEL, terms.clone(), own_side, to);
                 }
                 let tiles = Tiles::configure();
@@ -163,7 +176,7 @@ impl Product<'_> {
                     let left = unsafe { packed.part(panel * size, size) };
                     // The next common panel, which comes from the third-level cache or memory, arrives meanwhile.
                     let mut ahead = left.as_ptr().wrapping_add(size);
-                    for (own_panel, right) in own_panels.clone().zip(mine.chunks_exact(size.max(1))) {
+                    for (own_panel, right) in own_panels.clone().zip(mine.chunks_exact(size)) {
                         self.add_sums(&tiles, [panel, own_panel], [left, right], steps, ahead, add);
                         ahead = ahead.wrapping_add(steps * PREFETCHED);
                     }

@@ -9,17 +9,21 @@ mod tiles;
 /// Other CPUs have no such registers.
 #[cfg(not(target_arch = "x86_64"))]
 mod tiles {
-    use tch::Tensor;
+    use tch::{TchError, Tensor};
 
     pub(super) fn are_available() -> bool {
         false
     }
 
-    pub(super) fn multiplies(_: &Tensor, _: &Tensor) -> bool {
+    pub(super) fn linear(_: &Tensor, _: &Tensor) -> Result<Option<Tensor>, TchError> {
+        Ok(None)
+    }
+
+    pub(super) fn add_linear(_: &Tensor, _: &Tensor, _: &Tensor) -> bool {
         false
     }
 
-    pub(super) fn multiply(_: &Tensor, _: &Tensor, _: &Tensor, _: bool) -> bool {
+    pub(super) fn add_outer(_: &Tensor, _: &Tensor, _: &Tensor) -> bool {
         false
     }
 }
@@ -62,11 +66,8 @@ unsafe extern "C" {
 /// # Errors
 /// If shapes do not match or memory runs out.
 pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor, TchError> {
-    if tiles::multiplies(x, w) {
-        let y = Tensor::f_empty([x.size()[0], w.size()[0]], (Kind::Float, Device::Cpu))?;
-        if tiles::multiply(&y, x, w, false) {
-            return Ok(y);
-        }
+    if let Some(y) = tiles::linear(x, w)? {
+        return Ok(y);
     }
     // SAFETY: it takes no arguments and looks up an operator.
     let available = x.device() == Device::Cpu
@@ -193,7 +194,7 @@ fn shape(matrix: &Tensor) -> [i64; 2] {
 /// # Errors
 /// As [`linear`].
 pub fn add_linear(y: &Tensor, x: &Tensor, w: &Tensor) -> Result<(), TchError> {
-    if tiles::multiply(y, x, w, true) {
+    if tiles::add_linear(y, x, w) {
         return Ok(());
     }
     let mut y = y.shallow_clone();
@@ -218,7 +219,7 @@ pub fn add_outer(gradient: &Tensor, a: &Tensor, b: &Tensor) -> Result<(), TchErr
         };
         return Ok(());
     }
-    if tiles::multiply(gradient, &a.f_tr()?, &b.f_tr()?, true) || add_by_mkl(gradient, a, b) {
+    if tiles::add_outer(gradient, a, b) || add_by_mkl(gradient, a, b) {
         return Ok(());
     }
     add_product(gradient, a, b)

@@ -67,7 +67,7 @@ fn children_of(process: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Returns false also for a process that has ended and that nobody has waited for.
+/// Returns false also for a zombie, a process that has ended and still has its entry.
 fn is_running(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The state follows the name, which is in brackets.

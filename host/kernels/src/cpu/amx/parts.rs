@@ -58,8 +58,8 @@ unsafe fn pack_steps(matrix: &MatrixView<'_>, first: usize, terms: Range<usize>,
     }
 }
 
-/// Reads a square of 16 x 16 numbers, as vectors of the terms of a line or, the other way round, of a term of all lines. Of `counts`
-/// lines and terms, what is missing is zero.
+/// Reads a square of 16 x 16 numbers from a line and a term on, as it lies in memory or transposed. Beyond the numbers of lines and
+/// terms that are left, it is zero.
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
 unsafe fn read(

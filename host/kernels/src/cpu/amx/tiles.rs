@@ -10,7 +10,7 @@ pub(super) const PART: usize = 2 * TILE;
 /// Size of a tile.
 pub(super) const TILE: usize = 256;
 
-/// Size of what a step prefetches, as above: a line of the cache for each product.
+/// Size of what a step prefetches, in the same units: a line of the cache for each of its 24 products of tiles.
 pub(super) const PREFETCHED: usize = 24 * 16;
 
 /// Feature of Linux's `arch_prctl` that lets a process use tile registers, and its number of their state.
@@ -76,7 +76,7 @@ impl Tiles {
     /// `out` is valid for these rows.
     ///
     /// # Panics
-    /// If a panel has fewer steps.
+    /// If there is no step or a panel has fewer.
     pub(super) unsafe fn sums(
         &self,
         left: &[f32],
@@ -87,7 +87,7 @@ impl Tiles {
         stride: usize,
     ) {
         let size = steps * STEP_SIZE;
-        assert!(left.len() >= size && right.len() >= size, "steps of a panel");
+        assert!(steps > 0 && left.len() >= size && right.len() >= size, "steps of a panel");
         // SAFETY: loads are within the panels, as checked, and stores within the rows, as the caller guarantees. Compiled code
         // does not use tile registers.
         unsafe {
@@ -96,8 +96,6 @@ impl Tiles {
                 "tilezero tmm1",
                 "tilezero tmm2",
                 "tilezero tmm3",
-                "test {steps}, {steps}",
-                "jz 3f",
                 "2:",
                 // a3 b1
                 "tileloadd tmm4, [{a} + {row} + 4096]",
@@ -172,7 +170,6 @@ impl Tiles {
                 "add {ahead}, 1536",
                 "dec {steps}",
                 "jnz 2b",
-                "3:",
                 "tilestored [{out} + {stride}], tmm0",
                 "tilestored [{out} + {stride} + 64], tmm1",
                 "tilestored [{below} + {stride}], tmm2",
