@@ -22,8 +22,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Their warnings are not ours.
         .flag("-isystem")
         .flag(headers.display().to_string())
-        .file("shim/linear.cpp")
-        .file("shim/outer.cpp")
         .file("shim/adamw.cpp")
         .file("shim/attention.cpp")
         .file("shim/context.cpp")

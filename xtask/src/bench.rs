@@ -4,6 +4,7 @@
 //! rows of one table with each other.
 
 pub mod cluster;
+pub mod contexts;
 pub mod engine;
 pub mod rollouts;
 pub mod servers;

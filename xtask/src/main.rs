@@ -19,6 +19,7 @@
 //! cargo xtask reproduce NAME  set up, then train what a table of docs/learning.md compares, and print the table
 //! cargo xtask bench           set up, then measure the main job as a whole
 //! cargo xtask bench rollouts  set up, then measure rollouts of three examples next to the engine alone
+//! cargo xtask bench contexts  set up, then measure generation and training with contexts of up to 8,192 tokens
 //! cargo xtask bench engine    set up, then measure generation and training next to their peers
 //! cargo xtask bench servers   set up, then measure `serve` under load and what its client costs
 //! cargo xtask bench sandbox   set up, then measure both sandbox backends next to python3 and docker
@@ -52,7 +53,7 @@ use crate::cargo::cargo;
 use crate::setup::Libtorch;
 
 const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | \
-     attack [sandbox | plugins | files | faults]… | attack fuzz [--minutes N] [--jobs N] [--built] | attack fuzz table | dist | gpu-kit [--dry-run] | toolchains | servers | model NAME | architecture | reproduce NAME [--seeds 1,2,3] [--set KEY=VALUE] [--device DEVICE] [--corpus FILE] [--out DIR] [--table] [--figure FILE.svg] | bench [rollouts | engine | servers | sandbox | cluster]";
+     attack [sandbox | plugins | files | faults]… | attack fuzz [--minutes N] [--jobs N] [--built] | attack fuzz table | dist | gpu-kit [--dry-run] | toolchains | servers | model NAME | architecture | reproduce NAME [--seeds 1,2,3] [--set KEY=VALUE] [--device DEVICE] [--corpus FILE] [--out DIR] [--table] [--figure FILE.svg] | bench [rollouts | contexts | engine | servers | sandbox | cluster]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -87,6 +88,7 @@ fn dispatch(arguments: &[String]) -> Result<u8> {
         Some(("reproduce", rest)) => reproduce::run(&root, rest).map(|()| 0),
         Some(("bench", [])) => bench::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "rollouts" => bench::rollouts::run(&root).map(|()| 0),
+        Some(("bench", [what])) if what == "contexts" => bench::contexts::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "engine" => bench::engine::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "servers" => bench::servers::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "cluster" => bench::cluster::run(&root).map(|()| 0),

@@ -1,8 +1,8 @@
 //! Generation speed with SmolLM2-135M in tokens per second, and the upper bound of the machine.
 //!
 //! `cargo bench -p pl-inference --bench throughput [-- FILTER]`; needs the model in the cache
-//! (`cargo xtask setup`). Prints a line of JSON for each figure, as the peers in `bench/peers` do;
-//! `cargo xtask bench engine` compares them. Prompts of 32 tokens; only those with a
+//! (`cargo xtask setup`), or the one that `PL_HOST_BENCH_MODEL` names. Prints a line of JSON for each figure, as the
+//! peers in `bench/peers` do; `cargo xtask bench engine` compares them. Prompts of 32 tokens; only those with a
 //! grammar end before their length.
 //!
 //! With `PL_HOST_BENCH_ROWS=1,16,64` it prints instead how long a pass with each of these numbers of completions takes, without
@@ -11,18 +11,21 @@
 
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run stops with the reason")]
 
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pl_inference::{BaseModel, EngineCommand, LlmEngine, LlmEngineConfig, PolicyWeights};
-use pl_kernels::cpu::{Cpu, Epilogue, GroupFormat, Matrix, Product, SimdLevel, Term, WeightFormat};
-use pl_model::{Adapter, Config, Model, Projection, TensorSet};
-use pl_types::{Generate, Grammar, ModelDtype, Request, Sampling};
+use pl_inference::{EngineCommand, LlmEngine, LlmEngineConfig};
+use pl_kernels::cpu::{Cpu, Epilogue, Matrix, Product, SimdLevel, Term, WeightFormat};
+use pl_model::{Config, Model};
+use pl_types::{Generate, Grammar, ModelDtype, Sampling};
 use serde_json::json;
 use tch::Device;
 use tokio::runtime::Runtime;
+
+use common::{model_path, numbers, request, stored_bytes, without_ends};
 
 const PROMPT: u32 = 32;
 const NEW: u32 = 128;
@@ -102,14 +105,7 @@ const CASES: [Case; 14] = [
 
 fn main() {
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
-    let cache = std::env::var_os("PL_HOST_CACHE")
-        .map(PathBuf::from)
-        .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")));
-    let path = cache.unwrap_or_default().join("models/smollm2-135m/model.gguf");
-    if !path.exists() {
-        eprintln!("skipped: {} is missing (cargo xtask setup fetches it)", path.display());
-        return;
-    }
+    let Some(path) = model_path() else { return };
     if let Ok(rows) = std::env::var("PL_HOST_BENCH_ROWS") {
         let number = |text: &str| text.parse::<u32>().expect("PL_HOST_BENCH_ROWS is a list such as 1,16,64");
         return print_pass_times(&path, &rows.split(',').map(number).collect::<Vec<_>>());
@@ -138,7 +134,7 @@ fn main() {
                 "tokens_per_second": rate,
                 "cpu_seconds": cpu_seconds,
                 "unmasked_tokens_per_second": unmasked,
-                "machine_allows": machine.allows(&model.config, case, stored_bytes(&path, &model.config, case)),
+                "machine_allows": machine.allows(&model.config, case, stored_bytes(&path, &model.config, case.dtype)),
             })
         );
     }
@@ -186,43 +182,9 @@ fn print_pass_times(path: &Path, rows: &[u32]) {
     }
 }
 
-/// Starts an engine with an adapter for each of `adapters` policies, or with the plain base if it is 0.
+/// Starts an engine with a number of slots, and otherwise as by default.
 fn start_engine(model: &Model, dtype: ModelDtype, adapters: usize, slots: usize) -> LlmEngine {
-    let adapter = |seed: usize| Adapter::new(&model.config, 16, 32.0, &Projection::ALL, [seed as u8; 32]);
-    let policies = (0..adapters.max(1))
-        .map(|i| {
-            let adapter = (adapters > 0).then(|| adapter(i).expect("an adapter"));
-            PolicyWeights { base: 0, adapter, version: 0 }
-        })
-        .collect();
-    let base = BaseModel {
-        config: model.config.clone(),
-        weights: model.weights.shallow(),
-        tokenizer: Arc::clone(&model.tokenizer),
-        dtype: dtype.tensors().unwrap_or_default(),
-    };
-    let config = LlmEngineConfig { slots, ..LlmEngineConfig::default() };
-    LlmEngine::start(vec![base], policies, config).expect("an engine")
-}
-
-/// Returns biases that exclude the tokens which would end a completion.
-fn without_ends(model: &Model) -> Arc<[(u32, f32)]> {
-    model.tokenizer.end_of_turn().iter().map(|id| (*id, f32::NEG_INFINITY)).collect()
-}
-
-/// Returns a request with a prompt that begins differently for each range of 20,000 tokens.
-fn request(seed: u32, policy: usize, prompt: Range<u32>, max_tokens: u32, sampling: Sampling) -> Request {
-    Request {
-        policy,
-        prompt: prompt.map(|n| 1000 + n * 7 % 20_000).collect(),
-        seeds: vec![[seed as u8; 32]],
-        max_tokens,
-        sampling,
-        stop: Arc::new([]),
-        stop_ids: Arc::new([]),
-        top_logprobs: 0,
-        listener: None,
-    }
+    common::start_engine(model, dtype, adapters, LlmEngineConfig { slots, ..LlmEngineConfig::default() })
 }
 
 struct Figures {
@@ -296,22 +258,6 @@ impl Machine {
         let reading = bytes / (self.read * 1e9);
         let multiplying = 2.0 * numbers(config) * rows / (self.products * 1e9);
         rows / reading.max(multiplying)
-    }
-}
-
-/// Returns the number of weights that a step multiplies by.
-fn numbers(config: &Config) -> f64 {
-    let shapes = Projection::ALL.iter().map(|projection| projection.shape(config));
-    let layer: i64 = shapes.map(|(inputs, outputs)| inputs * outputs).sum();
-    (layer * config.layers as i64 + config.vocab * config.hidden) as f64
-}
-
-/// Returns the size in bytes of the weights that a step reads.
-fn stored_bytes(path: &Path, config: &Config, case: &Case) -> f64 {
-    match (case.dtype, case.dtype.tensors()) {
-        (_, Some(dtype)) => numbers(config) * dtype.bytes() as f64,
-        (ModelDtype::File, None) => Model::packed_bytes(path).expect("a header") as f64,
-        (_, None) => GroupFormat::Q8.bytes(1, numbers(config) as usize) as f64,
     }
 }
 

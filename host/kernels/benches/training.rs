@@ -1,5 +1,5 @@
-//! Benchmark of attention in training, forward and backward, beside libtorch's flash attention for CPUs, and of products on tile
-//! registers beside those of MKL, on one thread: `cargo bench -p pl-kernels --bench training`.
+//! Benchmark of attention in training, forward and backward, beside libtorch's flash attention for CPUs, and of products by `gemm` and
+//! on tile registers beside those of MKL, on one thread: `cargo bench -p pl-kernels --bench training`.
 //!
 //! Attention: eight sequences of 256 tokens with the heads of SmolLM2-135M (9 heads of width 64 on 3 heads of keys), and one of 2,048.
 //! Products: those of 2,048 tokens in its layers, and of 512 in its head.
@@ -7,7 +7,8 @@
 use divan::Bencher;
 use divan::counter::ItemsCount;
 #[cfg(target_arch = "x86_64")]
-use pl_kernels::cpu::amx::{self, MatrixView};
+use pl_kernels::cpu::matmul::amx;
+use pl_kernels::cpu::matmul::{MatrixView, blocks};
 use pl_kernels::cpu::{
     FlashAttention, FlashGradients, FlashResults, FlashSequence, Heads, SimdLevel, Workers,
 };
@@ -97,10 +98,22 @@ fn libtorch(bencher: Bencher<'_, '_>, (count, length): (usize, usize)) {
 
 #[cfg(target_arch = "x86_64")]
 #[divan::bench(args = SHAPES, sample_count = 10, sample_size = 1)]
-fn tiles(bencher: Bencher<'_, '_>, (rows, columns, terms, a_by_row, b_by_row): Shape) {
-    if !amx::is_available() {
-        return;
+fn tiles(bencher: Bencher<'_, '_>, shape: Shape) {
+    if amx::is_available() {
+        products(bencher, shape, amx::multiply);
     }
+}
+
+#[divan::bench(args = SHAPES, sample_count = 10, sample_size = 1)]
+fn gemm(bencher: Bencher<'_, '_>, shape: Shape) {
+    products(bencher, shape, blocks::multiply);
+}
+
+fn products(
+    bencher: Bencher<'_, '_>,
+    (rows, columns, terms, a_by_row, b_by_row): Shape,
+    multiply: fn(Workers<'_>, MatrixView<'_>, MatrixView<'_>, &mut [f32], usize, bool),
+) {
     let (a, b) = (numbers(rows * terms), numbers(columns * terms));
     let view = |numbers, rows, by_row| {
         let [row_stride, column_stride] = if by_row { [terms, 1] } else { [1, rows] };
@@ -110,7 +123,7 @@ fn tiles(bencher: Bencher<'_, '_>, (rows, columns, terms, a_by_row, b_by_row): S
     let mut out = vec![0f32; rows * columns];
     bencher
         .counter(ItemsCount::new(2 * rows * columns * terms))
-        .bench_local(|| amx::multiply(Workers::new(&one_thread), a, b, &mut out, columns, false));
+        .bench_local(|| multiply(Workers::new(&one_thread), a, b, &mut out, columns, false));
 }
 
 #[divan::bench(args = SHAPES, sample_count = 10, sample_size = 1)]

@@ -1,13 +1,12 @@
 //! Kernels for the vector instructions of CPUs.
 
 pub mod affinity;
-#[cfg(target_arch = "x86_64")]
-pub mod amx;
 mod attention;
 mod elementwise;
 mod flash;
 pub mod fused;
 mod groups;
+pub mod matmul;
 mod matrix;
 mod product;
 mod rotary;

@@ -24,7 +24,7 @@ pub use hub::{FetchProgress, Fetched, FetchedData, Hub, HubData, HubModel};
 pub use model::Model;
 pub use network::adapter::{Adapter, LowRank, Projection};
 pub use network::config::{Config, Family};
-pub use network::matmul::{add_outer, cpu_vendor, linear, logits, training_products};
+pub use network::matmul::{add_outer, linear, logits};
 pub use network::packed::{MIN_SHARED_TOKENS, Packed, Segment, Sequence, TokenSpan, common, segments};
 pub use network::rope::Rope;
 pub use network::rope_scaling::RopeScaling;

@@ -78,8 +78,10 @@ fn cpu() -> Check {
         SimdLevel::Portable => ("no AVX2", Status::Limited),
     };
     let model = model.unwrap_or("unknown model");
-    let found =
-        format!("{model}, {threads} threads, {instructions}, training by {}", pl_model::training_products());
+    let found = format!(
+        "{model}, {threads} threads, {instructions}, training by {}",
+        pl_kernels::cpu::matmul::description()
+    );
     let check = Check::ready("cpu", "generation and training", found);
     match status {
         Status::Ready => check,

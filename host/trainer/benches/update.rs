@@ -7,6 +7,10 @@
 //! `PL_HOST_BENCH_DEVICE=cuda` trains in bf16 on the first GPU: eight sequences of 2,048 prompt and 2,048 completion tokens, of
 //! which four are in a pass.
 //!
+//! `PL_HOST_BENCH_SEQUENCE=8192` trains on sequences of this length instead: a prompt, and a completion of 128 tokens, as many
+//! sequences as have the same number of tokens together, at least one, all in one pass. `cargo xtask bench contexts` shows how
+//! the figures scale.
+//!
 //! Needs the model where `cargo xtask setup` stores it (`PL_HOST_CACHE`, or `~/.cache/pl-host`), or the one that
 //! `PL_HOST_BENCH_MODEL` names; without it, nothing is measured.
 
@@ -14,7 +18,7 @@
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pl_dsl::settings::AT_GRPO;
 use pl_dsl::workflow::objective::{Advantage, Critic, CriticBase, Objective, Optimizer, PolicyTraining};
@@ -30,10 +34,15 @@ use serde_json::json;
 use tch::{Device, IndexOp, Kind, Tensor};
 
 const SEQUENCES: usize = 8;
+/// Tokens of a completion after a prompt of a length that is given.
+const COMPLETION: usize = 128;
 const RUNS: usize = 3;
+/// Time after which no further update is measured: one that takes longer varies less.
+const LONG: Duration = Duration::from_secs(30);
 
 /// Sizes and number format of a device's cases.
 struct Sizes {
+    sequences: usize,
     prompt: usize,
     completion: usize,
     /// Largest number of tokens of a pass.
@@ -43,14 +52,37 @@ struct Sizes {
 
 impl Sizes {
     fn of_device() -> Sizes {
-        match *DEVICE {
-            Device::Cpu => Sizes { prompt: 128, completion: 128, pass: 2048, dtype: Dtype::F32 },
-            _ => Sizes { prompt: 2048, completion: 2048, pass: 16_384, dtype: Dtype::Bf16 },
+        let sequences = SEQUENCES;
+        let sizes = match *DEVICE {
+            Device::Cpu => Sizes { sequences, prompt: 128, completion: 128, pass: 2048, dtype: Dtype::F32 },
+            _ => Sizes { sequences, prompt: 2048, completion: 2048, pass: 16_384, dtype: Dtype::Bf16 },
+        };
+        match *SEQUENCE {
+            Some(tokens) => sizes.with_sequences_of(tokens),
+            None => sizes,
         }
     }
 
+    /// Returns sizes of sequences of a length, with as many tokens in all and in a pass unless one sequence has more.
+    fn with_sequences_of(self, tokens: usize) -> Sizes {
+        assert!(tokens > COMPLETION, "PL_HOST_BENCH_SEQUENCE is more than {COMPLETION}");
+        Sizes {
+            sequences: (self.tokens() / tokens).max(1),
+            prompt: tokens - COMPLETION,
+            completion: COMPLETION,
+            pass: self.pass.max(tokens),
+            dtype: self.dtype,
+        }
+    }
+
+    /// Number of tokens of a sequence.
     fn sequence(&self) -> usize {
         self.prompt + self.completion
+    }
+
+    /// Number of tokens of all sequences.
+    fn tokens(&self) -> usize {
+        self.sequences * self.sequence()
     }
 }
 
@@ -79,7 +111,9 @@ impl CriticCase {
 
 /// Name, number of policies (each with an adapter; 0 trains all weights), gradient checkpointing, number of
 /// sequences per prompt, critic.
-const CASES: [(&str, usize, Checkpointing, usize, CriticCase); 11] = [
+type UpdateCase = (&'static str, usize, Checkpointing, usize, CriticCase);
+
+const CASES: [UpdateCase; 11] = [
     ("train/full", 0, Checkpointing::Off, 1, Without),
     ("train/lora", 1, Checkpointing::Off, 1, Without),
     ("train/lora, 2 adapters", 2, Checkpointing::Off, 1, Without),
@@ -107,9 +141,20 @@ fn main() {
         names.is_empty() || names.iter().any(names_case)
     };
     let sizes = Sizes::of_device();
-    let Some(rate) = model(&sizes).map(|model| product_rate(&sizes, &model)) else { return };
+    let Some(model) = model(&sizes) else { return };
+    let most = model.config.max_positions;
+    if SEQUENCE.is_some_and(|tokens| tokens > most) {
+        eprintln!("skipped: sequences of {} tokens; the model takes {most}", sizes.sequence());
+        return;
+    }
+    let rate = product_rate(&sizes, &model);
+    drop(model);
+    // A single sequence has one policy and no siblings; a critic's passes are those of a policy.
+    let has_length = |(_, policies, _, siblings, critic): &UpdateCase| {
+        SEQUENCE.is_none() || (*policies <= 1 && *siblings == 1 && *critic == Without)
+    };
     for (name, policies, checkpointing, siblings, critic) in
-        CASES.into_iter().filter(|case| is_wanted(case.0))
+        CASES.into_iter().filter(has_length).filter(|case| is_wanted(case.0))
     {
         let learner = if policies == 0 {
             full_learner(&sizes, checkpointing)
@@ -117,7 +162,9 @@ fn main() {
             adapter_learner(&sizes, policies, checkpointing, critic.base())
         };
         let Some(learner) = learner else { return };
-        let allows = machine_allows(&sizes, &learner, rate);
+        let Operations { products, attention } = Operations::new(&sizes, &learner);
+        // Upper bounds in tokens per second, if the operations took all the time at the rate of matrix products.
+        let allows = |operations: f64| rate * 1e9 * sizes.tokens() as f64 / operations;
         let Figures { tokens, cpu_seconds, preparation } =
             update(&sizes, learner, policies.max(1), siblings, critic == Recorded);
         println!(
@@ -127,9 +174,14 @@ fn main() {
                 "tokens_per_second": tokens,
                 "processor_seconds": cpu_seconds,
                 "preparation_processor_seconds": preparation,
-                "machine_allows": allows,
+                // Products alone: with sequences of 256 tokens, attention adds 4 to 5 % to them.
+                "machine_allows": allows(products),
+                "machine_allows_with_attention": allows(products + attention),
+                "tokens": sizes.tokens(),
+                "product_operations": products,
+                "attention_operations": attention,
                 // Peak of the process so far: run a case alone to measure its own.
-                "peak_memory": peak_memory(),
+                "peak_memory_bytes": peak_memory(),
             })
         );
     }
@@ -153,23 +205,38 @@ fn product_rate(sizes: &Sizes, model: &Model) -> f64 {
     2.0 * (rows * inputs * outputs) as f64 / times.fold(f64::INFINITY, f64::min) / 1e9
 }
 
-/// Upper bound in tokens per second if matrix products at that rate took all the time: the forward pass, the
-/// gradient of every input, and with full training that of every weight; the output matrix for completions
-/// only.
-fn machine_allows(sizes: &Sizes, learner: &Learner, gflops: f64) -> f64 {
-    let config = learner.config();
-    let passes = if learner.policies().iter().any(|policy| policy.adapter.is_none()) { 3.0 } else { 2.0 };
-    let shapes = Projection::ALL.iter().map(|projection| projection.shape(config));
-    let layers: i64 = shapes.map(|(inputs, outputs)| inputs * outputs).sum::<i64>() * config.layers as i64;
-    let share = sizes.completion as f64 / sizes.sequence() as f64;
-    let numbers = layers as f64 + share * (config.vocab * config.hidden) as f64;
-    gflops * 1e9 / (2.0 * passes * numbers)
+/// Operations that an update needs at least.
+struct Operations {
+    /// Products with weights: the forward pass, the gradient of every input, and with full training that of every weight; the
+    /// output matrix for completions only.
+    products: f64,
+    /// Products of queries and keys, and of their weights and values, from each token to those before it, and two gradients of
+    /// each of them.
+    attention: f64,
 }
 
-fn peak_memory() -> Option<String> {
+impl Operations {
+    fn new(sizes: &Sizes, learner: &Learner) -> Operations {
+        let config = learner.config();
+        let is_full = learner.policies().iter().any(|policy| policy.adapter.is_none());
+        let passes = if is_full { 3.0 } else { 2.0 };
+        let shapes = Projection::ALL.iter().map(|projection| projection.shape(config));
+        let layer: i64 = shapes.map(|(inputs, outputs)| inputs * outputs).sum();
+        let share = sizes.completion as f64 / sizes.sequence() as f64;
+        let numbers = (layer * config.layers as i64) as f64 + share * (config.vocab * config.hidden) as f64;
+        let pairs = sizes.sequences as f64 * (sizes.sequence() * (sizes.sequence() + 1) / 2) as f64;
+        Operations {
+            products: 2.0 * passes * numbers * sizes.tokens() as f64,
+            attention: 3.0 * 4.0 * (config.q_width() * config.layers as i64) as f64 * pairs,
+        }
+    }
+}
+
+/// Returns the largest amount of memory in bytes that the process has had so far. Returns `None` where the system does not tell.
+fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    Some(line.trim_start_matches("VmHWM:").trim().to_owned())
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
 fn cache() -> Option<PathBuf> {
@@ -178,6 +245,12 @@ fn cache() -> Option<PathBuf> {
         Some(PathBuf::from(home).join(".cache/pl-host"))
     })
 }
+
+/// The number of tokens that `PL_HOST_BENCH_SEQUENCE` names.
+static SEQUENCE: LazyLock<Option<usize>> = LazyLock::new(|| {
+    let number = |text: String| text.parse::<usize>().expect("PL_HOST_BENCH_SEQUENCE is a number of tokens");
+    std::env::var("PL_HOST_BENCH_SEQUENCE").ok().map(number)
+});
 
 /// The device that `PL_HOST_BENCH_DEVICE` names: `cuda`, with the kernels for it, or the CPU.
 static DEVICE: LazyLock<Device> = LazyLock::new(|| {
@@ -321,11 +394,12 @@ struct Figures {
 fn update(sizes: &Sizes, mut learner: Learner, policies: usize, siblings: usize, recorded: bool) -> Figures {
     let has_critic = learner.policies().iter().any(|policy| policy.critic.is_some());
     let values = recorded.then(|| vec![0.0; sizes.completion]);
-    let transitions: Vec<_> = (0..SEQUENCES)
-        .map(|i| transition(sizes, i, i / siblings, (i * policies / SEQUENCES) as u32))
+    let transitions: Vec<_> = (0..sizes.sequences)
+        .map(|i| transition(sizes, i, i / siblings, (i * policies / sizes.sequences) as u32))
         .map(|transition| Transition { values: values.clone(), ..transition })
         .collect();
     let (mut seconds, mut cpu, mut preparation) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
+    let began = Instant::now();
     for _ in 0..RUNS {
         let (start, before) = (Instant::now(), cpu_seconds());
         let reward = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
@@ -342,8 +416,11 @@ fn update(sizes: &Sizes, mut learner: Learner, policies: usize, siblings: usize,
         learner.update(&planned, &mut || {}).expect("the update runs");
         seconds = seconds.min(start.elapsed().as_secs_f64());
         cpu = cpu.min(cpu_seconds() - before);
+        if began.elapsed() > LONG {
+            break;
+        }
     }
-    let tokens = (SEQUENCES * sizes.sequence()) as f64 / seconds;
+    let tokens = sizes.tokens() as f64 / seconds;
     Figures { tokens, cpu_seconds: cpu, preparation }
 }
 

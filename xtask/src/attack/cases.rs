@@ -319,6 +319,7 @@ pub const CASES: &[Case] = &[
             test("pl-sandbox", "docker::containers"),
             test("pl-sandbox", "endpoints::endpoints"),
             test("pl-sandbox", "a_restart_of_the_engine_within_a_pull_is_an_error"),
+            test("pl-sandbox", "a_pull_that_ends_without_an_image_is_an_error"),
             test("pl-sandbox", "a_restart_of_the_engine_within_a_commit_leaves_no_container"),
         ],
         controls: &[test("pl-sandbox", "docker::containers")],

@@ -122,7 +122,7 @@ fn read(out: &Path) -> Result<Vec<StepWork>> {
     lines.collect::<Result<Vec<_>>>().with_context(|| format!("cannot read {}", path.display()))
 }
 
-fn number(value: &Value) -> Result<f64> {
+pub(super) fn number(value: &Value) -> Result<f64> {
     value.as_f64().with_context(|| format!("{value} is not a number"))
 }
 

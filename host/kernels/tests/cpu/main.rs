@@ -3,8 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-#[cfg(target_arch = "x86_64")]
-mod amx;
+mod matmul;
 mod training;
 
 use half::{bf16, f16};

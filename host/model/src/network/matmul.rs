@@ -1,90 +1,25 @@
-//! Matrix products of training, by the fastest available kernels.
+//! Matrix products of training.
 //!
-//! In f32 on a CPU with tile registers, those are our own. Elsewhere they are oneDNN's: on an AMD CPU with AVX-512, its products take
-//! 0.45 of the time of MKL's, which libtorch's `mm` uses (measured at the shapes of SmolLM2-135M). Where MKL has kernels for all of the
-//! CPU, it adds products to gradients, because it can do so in place.
+//! In f32 on a CPU, they are those of `pl_kernels`, which add to gradients in place. All others are libtorch's.
 
-#[cfg(target_arch = "x86_64")]
-mod tiles;
-/// Other CPUs have no such registers.
-#[cfg(not(target_arch = "x86_64"))]
-mod tiles {
-    use tch::{TchError, Tensor};
-
-    pub(super) fn are_available() -> bool {
-        false
-    }
-
-    pub(super) fn linear(_: &Tensor, _: &Tensor) -> Result<Option<Tensor>, TchError> {
-        Ok(None)
-    }
-
-    pub(super) fn add_linear(_: &Tensor, _: &Tensor, _: &Tensor) -> bool {
-        false
-    }
-
-    pub(super) fn add_outer(_: &Tensor, _: &Tensor, _: &Tensor) -> bool {
-        false
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-use std::ffi::c_int;
-use std::ffi::{CStr, c_char};
-use std::sync::LazyLock;
-
-use pl_kernels::cpu::SimdLevel;
+use pl_kernels::cpu::matmul::{self, MatrixView};
 use tch::{Device, Kind, TchError, Tensor};
-use torch_sys::C_tensor;
+
+use crate::network::parallel::workers;
 
 /// Number of rows of a 16-bit output matrix that are widened to f32 at a time.
 const WIDENED: i64 = 4096;
-
-unsafe extern "C" {
-    fn pl_linear_available() -> bool;
-    fn pl_linear(x: *const C_tensor, w: *const C_tensor, reason: *mut c_char, size: usize) -> *mut C_tensor;
-}
-
-#[cfg(target_arch = "x86_64")]
-unsafe extern "C" {
-    /// Adds `aᵀ b` to `c` `[out, in]`, for `a` `[T, out]` and `b` `[T, in]`.
-    fn pl_add_outer(
-        c: *mut f32,
-        ldc: c_int,
-        a: *const f32,
-        lda: c_int,
-        b: *const f32,
-        ldb: c_int,
-        terms: c_int,
-        out: c_int,
-        columns: c_int,
-    );
-}
 
 /// Computes `x wᵀ` for `x` `[T, in]` and `w` `[out, in]`, outside any gradient graph.
 ///
 /// # Errors
 /// If shapes do not match or memory runs out.
 pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor, TchError> {
-    if let Some(y) = tiles::linear(x, w)? {
-        return Ok(y);
-    }
-    // SAFETY: it takes no arguments and looks up an operator.
-    let available = x.device() == Device::Cpu
-        && (x.kind(), w.kind()) == (Kind::Float, Kind::Float)
-        && unsafe { pl_linear_available() };
-    if !available {
-        return x.f_mm(&w.f_tr()?);
-    }
-    let mut reason = [0; 1024];
-    // SAFETY: both are live tensors, and the reason is written within its size, which includes its final
-    // zero. The tensor that is returned is owned by the caller.
-    unsafe {
-        let y = pl_linear(x.as_ptr(), w.as_ptr(), reason.as_mut_ptr(), reason.len());
-        if y.is_null() {
-            return Err(TchError::Torch(CStr::from_ptr(reason.as_ptr()).to_string_lossy().into_owned()));
-        }
-        Ok(Tensor::from_ptr(y))
+    let (Some(a), Some(b)) = (view(x), view(w)) else { return x.f_mm(&w.f_tr()?) };
+    let y = Tensor::f_empty([a.rows as i64, b.rows as i64], (Kind::Float, Device::Cpu))?;
+    match multiply(&y, a, b, false) {
+        true => Ok(y),
+        false => x.f_mm(&w.f_tr()?),
     }
 }
 
@@ -112,96 +47,15 @@ pub fn logits(x: &Tensor, w: &Tensor) -> Result<Tensor, TchError> {
     }
 }
 
-/// Smallest number of columns of a gradient that MKL adds to. It is slower than oneDNN at narrower ones.
-const NARROWEST: i64 = 64;
-
-/// True if MKL adds products to gradients, which it does in place, where oneDNN computes a product that is added afterwards. It is 1.2
-/// to 4 times as fast on an Intel CPU with AVX-512, and 1.1 to 1.2 times with AVX2 (measured at the shapes of SmolLM2-135M). On CPUs
-/// of other makers MKL stops at AVX2, so oneDNN is faster where they have AVX-512.
-static MKL_ADDS: LazyLock<bool> = LazyLock::new(|| match SimdLevel::detect() {
-    SimdLevel::Avx512 => cpu_vendor() == *b"GenuineIntel",
-    SimdLevel::Avx2 => true,
-    SimdLevel::Portable => false,
-});
-
-/// Returns the vendor of the CPU as it names itself, by which MKL chooses its kernels; zeros if it has no such name.
-pub fn cpu_vendor() -> [u8; 12] {
-    let mut name = [0; 12];
-    #[cfg(target_arch = "x86_64")]
-    {
-        let leaf = std::arch::x86_64::__cpuid(0);
-        for (part, register) in name.chunks_exact_mut(4).zip([leaf.ebx, leaf.edx, leaf.ecx]) {
-            part.copy_from_slice(&register.to_le_bytes());
-        }
-    }
-    name
-}
-
-/// Returns what computes the products of training in f32 on this CPU, for people.
-pub fn training_products() -> &'static str {
-    match (tiles::are_available(), *MKL_ADDS) {
-        (true, _) => "AMX tiles",
-        (false, true) => "oneDNN and MKL",
-        (false, false) => "oneDNN",
-    }
-}
-
-/// Adds `aᵀ b` to a gradient by MKL. Returns false if MKL is not the faster library on this CPU, or can not read the tensors.
-#[cfg(target_arch = "x86_64")]
-fn add_by_mkl(gradient: &Tensor, a: &Tensor, b: &Tensor) -> bool {
-    let tensors = [gradient, a, b];
-    // Rows lie in memory one after another, perhaps with a gap between them.
-    let readable = |tensor: &Tensor| match (&tensor.size()[..], &tensor.stride()[..]) {
-        ([rows, columns], [apart, 1]) => tensor.kind() == Kind::Float && (apart >= columns || *rows == 1),
-        _ => false,
-    };
-    if !*MKL_ADDS || !tensors.into_iter().all(readable) {
-        return false;
-    }
-    let ([out, width], [terms, columns], [rows, inputs]) = (shape(gradient), shape(a), shape(b));
-    if (out, width, terms) != (columns, inputs, rows) || width < NARROWEST || terms == 0 {
-        return false;
-    }
-    let number = |value: i64| c_int::try_from(value).ok();
-    let row = |tensor: &Tensor, columns: i64| number(tensor.stride()[0].max(columns));
-    let (Some(terms), Some(out_rows), Some(in_columns)) = (number(terms), number(out), number(width)) else {
-        return false;
-    };
-    let (Some(ldc), Some(lda), Some(ldb)) = (row(gradient, width), row(a, out), row(b, width)) else {
-        return false;
-    };
-    let [c, a, b] = tensors.map(|tensor| tensor.data_ptr().cast::<f32>());
-    // SAFETY: each pointer is that of a live tensor of f32 with the given rows and columns, whose rows lie as far apart as is said.
-    // The gradient is written by this call alone, as in-place operations of libtorch write it.
-    unsafe { pl_add_outer(c, ldc, a, lda, b, ldb, terms, out_rows, in_columns) };
-    true
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn add_by_mkl(_: &Tensor, _: &Tensor, _: &Tensor) -> bool {
-    false
-}
-
-/// Returns the rows and columns of a matrix.
-#[cfg(target_arch = "x86_64")]
-fn shape(matrix: &Tensor) -> [i64; 2] {
-    let size = matrix.size();
-    [size[0], size[1]]
-}
-
 /// Adds `x wᵀ` to `y` `[T, out]` in place, for `x` `[T, in]` and `w` `[out, in]`. On a GPU, one operation does both.
 ///
 /// # Errors
 /// As [`linear`].
 pub fn add_linear(y: &Tensor, x: &Tensor, w: &Tensor) -> Result<(), TchError> {
-    if tiles::add_linear(y, x, w) {
-        return Ok(());
+    match (view(x), view(w)) {
+        (Some(a), Some(b)) if multiply(y, a, b, true) => {}
+        _ => drop(y.shallow_clone().f_addmm_(x, &w.f_tr()?)?),
     }
-    let mut y = y.shallow_clone();
-    let _ = match y.device().is_cuda() {
-        true => y.f_addmm_(x, &w.f_tr()?)?,
-        false => y.f_add_(&linear(x, w)?)?,
-    };
     Ok(())
 }
 
@@ -219,22 +73,48 @@ pub fn add_outer(gradient: &Tensor, a: &Tensor, b: &Tensor) -> Result<(), TchErr
         };
         return Ok(());
     }
-    if tiles::add_outer(gradient, a, b) || add_by_mkl(gradient, a, b) {
+    if let (Some(a), Some(b)) = (view(a), view(b))
+        && multiply(gradient, a.transposed(), b.transposed(), true)
+    {
         return Ok(());
     }
-    add_product(gradient, a, b)
-}
-
-/// Adds `aᵀ b` to a gradient on a CPU, by a product of its own.
-fn add_product(gradient: &Tensor, a: &Tensor, b: &Tensor) -> Result<(), TchError> {
-    // A transposed first argument of a product is copied, so the narrower matrix is the cheaper one.
-    let product = if a.size()[1] <= b.size()[1] {
-        linear(&a.f_tr()?, &b.f_tr()?)?
-    } else {
-        linear(&b.f_tr()?, &a.f_tr()?)?.f_tr()?
-    };
+    let product = a.f_tr()?.f_mm(b)?;
     let _ = gradient.shallow_clone().f_add_(&product.f_to_kind(gradient.kind())?)?;
     Ok(())
+}
+
+/// Writes `a bᵀ` to `out`, or adds it. Returns false if the shapes do not match or rows of `out` are not contiguous.
+fn multiply(out: &Tensor, a: MatrixView<'_>, b: MatrixView<'_>, add: bool) -> bool {
+    let Some(written) = view(out) else { return false };
+    let (length, stride) = (written.numbers.len(), written.row_stride);
+    let matches = a.columns == b.columns && (written.rows, written.columns) == (a.rows, b.rows);
+    if !matches || written.column_stride != 1 || (stride < written.columns && written.rows > 1) {
+        return false;
+    }
+    // SAFETY: the memory of a live tensor with gaps between rows at most, which this call alone writes, as in-place operations of
+    // libtorch do.
+    let numbers = unsafe { std::slice::from_raw_parts_mut(out.data_ptr().cast::<f32>(), length) };
+    matmul::multiply(workers(), a, b, numbers, stride.max(written.columns), add);
+    true
+}
+
+/// Returns the elements of a matrix of f32 on the CPU, if its rows or columns are contiguous.
+fn view(matrix: &Tensor) -> Option<MatrixView<'_>> {
+    if matrix.kind() != Kind::Float || matrix.device() != Device::Cpu {
+        return None;
+    }
+    let (size, strides) = (matrix.size(), matrix.stride());
+    let number = |value: &i64| usize::try_from(*value).ok();
+    let ([rows, columns], [row_stride, column_stride]) = (&size[..], &strides[..]) else { return None };
+    let (rows, columns) = (number(rows)?, number(columns)?);
+    let (row_stride, column_stride) = (number(row_stride)?, number(column_stride)?);
+    if rows == 0 || columns == 0 || (row_stride != 1 && column_stride != 1) {
+        return None;
+    }
+    let length = (rows - 1) * row_stride + (columns - 1) * column_stride + 1;
+    // SAFETY: the memory of a live tensor from its first element to its last one.
+    let numbers = unsafe { std::slice::from_raw_parts(matrix.data_ptr().cast::<f32>(), length) };
+    Some(MatrixView { numbers, rows, columns, row_stride, column_stride })
 }
 
 #[cfg(test)]
@@ -260,10 +140,13 @@ mod tests {
             assert!(gap(&linear(&dy, &w.tr()).unwrap(), &dy.mm(&w)) < 1e-4);
             let part = x.narrow(0, 0, (rows + 1) / 2);
             assert!(gap(&linear(&part, &w).unwrap(), &part.mm(&w.tr())) < 1e-4);
-            for add in [add_outer, add_product] {
+            // Rows and columns with gaps, which libtorch multiplies.
+            let gaps = random(rows, 2 * width).slice(1, 0, 2 * width, 2);
+            assert!(gap(&linear(&gaps, &w).unwrap(), &gaps.mm(&w.tr())) < 1e-4);
+            for x in [&x, &gaps] {
                 let gradient = random(out, width);
-                let expected = &gradient + dy.tr().mm(&x);
-                add(&gradient, &dy, &x).unwrap();
+                let expected = &gradient + dy.tr().mm(x);
+                add_outer(&gradient, &dy, x).unwrap();
                 assert!(gap(&gradient, &expected) < 1e-4);
             }
             let (y, sum) = (dy.copy(), &dy + x.mm(&w.tr()));

@@ -57,6 +57,17 @@ pub enum DockerError {
         /// The image.
         image: String,
     },
+    /// An engine reported no error while it made an image, and has none.
+    #[error(
+        "the engine at {endpoint} ended before it had made the image {image:?}, without an error; try again, and see \
+         the engine's log if this happens twice"
+    )]
+    NotMade {
+        /// The endpoint.
+        endpoint: String,
+        /// The image.
+        image: String,
+    },
     /// The supervisor could not be built together with this program.
     #[error("this pl-host was built without the supervisor that containers need")]
     NoSupervisor,

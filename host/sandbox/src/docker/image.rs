@@ -168,7 +168,11 @@ pub async fn make(
         let options = TagImageOptionsBuilder::default().repo(name).tag(tag).build();
         docker.tag_image(source, Some(options)).await.map_err(failed)?;
     }
-    Ok(())
+    // The end of the steps is no sign of success: an engine that stops ends them too.
+    inspect(engine, docker, image).await.map(|_| ()).map_err(|error| match error {
+        DockerError::NoImage { endpoint, image } => DockerError::NotMade { endpoint, image },
+        other => other,
+    })
 }
 
 /// Returns a file as a stream of chunks.

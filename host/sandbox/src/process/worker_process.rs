@@ -23,7 +23,8 @@ const LONGEST_START: Duration = Duration::from_secs(60);
 
 /// Environment variables that a process gets: the place of the program's libraries, and those that the program would start
 /// itself again for.
-const INHERITED: [&str; 3] = ["LD_LIBRARY_PATH", "OMP_WAIT_POLICY", "CUBLAS_WORKSPACE_CONFIG"];
+const INHERITED: [&str; 4] =
+    ["LD_LIBRARY_PATH", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "CUBLAS_WORKSPACE_CONFIG"];
 
 /// Longest first message in bytes.
 const LONGEST_READY: usize = 64 << 10;

@@ -8,6 +8,9 @@ use pl_testing::{Requirement, skip_or_fail};
 
 use crate::scripted_engine::ScriptedEngine;
 
+/// An engine's description of the image.
+const PYTHON: &str = r#"{"Id":"sha256:aa","RepoTags":["python:3.12"],"RepoDigests":[],"Size":1}"#;
+
 /// Returns a process's machine, boot and PID namespace, in the form of the owner's label.
 fn place() -> [String; 3] {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().replace(' ', "_");
@@ -70,7 +73,8 @@ async fn an_engine_that_answers_nonsense_or_stops_is_an_error() {
 #[tokio::test]
 async fn a_restart_of_the_engine_within_a_pull_is_an_error() {
     let steps = "{\"status\":\"Pulling\"}\n{\"status\":\"Pull complete\"}\n";
-    let engine = ScriptedEngine::restarting(&[("/images/create", steps), ("/tag", "")], "/images/create");
+    let answers = [("/images/python", PYTHON), ("/images/create", steps), ("/tag", "")];
+    let engine = ScriptedEngine::restarting(&answers, "/images/create");
     let pull = async || {
         let source = ImageSource::Registry("a.org/python:3.12".to_owned());
         DockerWorkers::make_image(&engine.settings(), source, &|_| ()).await
@@ -82,11 +86,24 @@ async fn a_restart_of_the_engine_within_a_pull_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_pull_that_ends_without_an_image_is_an_error() {
+    let pull = async |engine: &ScriptedEngine| {
+        let source = ImageSource::Registry("python:3.12".to_owned());
+        DockerWorkers::make_image(&engine.settings(), source, &|_| ()).await
+    };
+    let steps = ("/images/create", "{\"status\":\"Pulling\"}\n");
+    let message = pull(&ScriptedEngine::start(&[steps])).await.unwrap_err().to_string();
+    assert!(message.contains("ended before it had made the image \"python:3.12\""), "{message}");
+    // The control: nothing else is wrong.
+    pull(&ScriptedEngine::start(&[("/images/python", PYTHON), steps])).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_restart_of_the_engine_within_a_commit_leaves_no_container() {
     let container = "a".repeat(64);
     let created = format!(r#"{{"Id":"{container}","Warnings":[]}}"#);
     let answers = [
-        ("/images/python", r#"{"Id":"sha256:aa","RepoTags":["python:3.12"],"RepoDigests":[],"Size":1}"#),
+        ("/images/python", PYTHON),
         ("/containers/create", created.as_str()),
         ("/containers/a", ""),
         ("/commit", r#"{"Id":"sha256:bb"}"#),

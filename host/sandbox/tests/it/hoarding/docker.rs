@@ -1,13 +1,14 @@
 //! Hoarding in containers. What a job takes there in files, in handles and in the kernel is memory of its container, which
 //! has one limit for all of it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use pl_sandbox::{DockerSettings, DockerWorkers, Ending, Job, SandboxLimits};
 use pl_testing::{Requirement, skip_or_fail};
 
 use super::{LIMIT, MemoryGrowth, PROGRAMS, Program, STOPPED_BY_MEMORY, is_through, run, run_job};
-use crate::engine::{TestEngine, python};
+use crate::engine::{self, TestEngine, python};
 
 /// Bytes that a container may hold beyond the limit of its jobs, with the default limit on output.
 const ROOM: u64 = (66 << 20) + (256 << 10);
@@ -19,8 +20,7 @@ const NEVER_REFUSED: u64 = 1 << 20;
 /// and as values, and what the allocator has not returned.
 const HOST_SLACK: u64 = 32 << 20;
 
-/// Ways of hoarding that WebAssembly doesn't have, none of which anything but the limit on memory stops. Sockets of the
-/// network are not among them: whether control groups of version 1 count what those hold was not tried.
+/// Ways of hoarding that WebAssembly doesn't have, none of which anything but the limit on memory stops.
 const CONTAINER_PROGRAMS: &[Program] = &[
     ("files of two folders", 1, 180, FILES_OF_TWO_FOLDERS),
     // The only folder without a limit on the number of files. Each takes more than a KiB.
@@ -121,6 +121,23 @@ for _ in range(n):
     child = os.fork()
     if child: sys.exit(os.waitpid(child, 0)[1] != 0)";
 
+/// Datagrams to itself, which nothing reads. Linux allows each of the sockets to hold 400 KiB, unless it is told otherwise.
+const NETWORK_SOCKETS: &str = "
+import socket
+kept = []
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(n):
+    kept.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    kept[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)
+    kept[-1].bind(('127.0.0.1', 0))
+    for _ in range(20): sender.sendto(bytes(60_000), kept[-1].getsockname())";
+
+/// Prints the bytes that sockets of UDP hold, and the largest memory of the control group (version 1).
+const HELD: &str = "
+line, = [line for line in open('/proc/net/sockstat') if line.startswith('UDP:')]
+print(int(line.split()[-1]) * 4096)
+print(open('/sys/fs/cgroup/memory/memory.max_usage_in_bytes').read())";
+
 /// One engine for all checks: starting one takes longer than any of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn docker_containers_hold_no_more_than_the_limit() {
@@ -130,6 +147,7 @@ async fn docker_containers_hold_no_more_than_the_limit() {
         return skip_or_fail(Requirement::Docker, "the kernel records no peak of a control group's memory");
     }
     assert_memory_is_limited(&engine, &workers).await;
+    assert_network_sockets_are_counted_or_refused(&engine, &workers).await;
     assert_returned_files_are_limited(&workers).await;
     workers.shut_down().await;
     assert_memory_is_counted(&engine).await;
@@ -180,6 +198,26 @@ async fn assert_memory_is_limited(engine: &TestEngine, workers: &DockerWorkers) 
         // It is still the one that was measured.
         assert_eq!(engine.containers(), containers, "{name}: the container was replaced: {verdict:?}");
     }
+}
+
+/// Asserts that sockets of the network count towards the limit, or that there are none where the kernel doesn't count them.
+async fn assert_network_sockets_are_counted_or_refused(engine: &TestEngine, workers: &DockerWorkers) {
+    const SOCKETS_IN_ALL: u32 = 1000;
+    let verdict = run(workers, NETWORK_SOCKETS, SOCKETS_IN_ALL).await;
+    let peak = container_peak(workers).await.unwrap();
+    assert!(peak <= LIMIT + ROOM + NEVER_REFUSED, "the container held {} MiB: {verdict:?}", peak >> 20);
+    if !Path::new("/sys/fs/cgroup/memory").exists() {
+        return;
+    }
+    assert!(verdict.stderr.contains("Address family not supported"), "{verdict:?}");
+    // The control: without the supervisor's filter, they hold more than the limit, and none of it counts.
+    let memory = format!("--memory={LIMIT}");
+    let program = format!("n = {SOCKETS_IN_ALL}{NETWORK_SOCKETS}{HELD}");
+    let printed =
+        engine.docker(&["run", "--rm", "--network=none", &memory, engine::IMAGE, "python3", "-c", &program]);
+    let numbers: Vec<u64> = printed.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    assert_eq!(numbers.len(), 2, "{printed}");
+    assert!(numbers[0] > LIMIT && numbers[1] < LIMIT, "held and counted: {numbers:?}");
 }
 
 /// Asserts that this process takes no more of the files that a job returns than it should: 8 MiB.

@@ -23,8 +23,9 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use super::Workers;
-use super::thread_pool::{DisjointSlice, Scratch};
+use super::MatrixView;
+use crate::cpu::Workers;
+use crate::cpu::thread_pool::{DisjointSlice, Scratch};
 use parts::Side;
 use tiles::{PREFETCHED, STEP_SIZE, Tiles};
 
@@ -39,43 +40,6 @@ const TASK_BYTES: usize = 768 << 10;
 /// Smallest number of tasks, if there are as many panels, so that threads end at about the same time.
 const TASKS: usize = 16;
 
-/// A matrix `[rows, columns]`: element `(i, k)` is `numbers[i * row_stride + k * column_stride]`. One of the strides is 1.
-#[derive(Debug, Clone, Copy)]
-pub struct MatrixView<'a> {
-    /// Memory of the matrix.
-    pub numbers: &'a [f32],
-    /// Number of rows.
-    pub rows: usize,
-    /// Number of columns.
-    pub columns: usize,
-    /// Distance between neighbours in a column.
-    pub row_stride: usize,
-    /// Distance between neighbours in a row.
-    pub column_stride: usize,
-}
-
-impl MatrixView<'_> {
-    /// Returns the transpose, in the same memory.
-    #[must_use]
-    pub fn transposed(self) -> Self {
-        let Self { numbers, rows, columns, row_stride, column_stride } = self;
-        Self { numbers, rows: columns, columns: rows, row_stride: column_stride, column_stride: row_stride }
-    }
-
-    fn check(&self) {
-        assert!(
-            self.row_stride == 1 || self.column_stride == 1,
-            "rows or columns of a matrix are contiguous"
-        );
-        let last = |count: usize, stride: usize| count.saturating_sub(1).saturating_mul(stride);
-        let needed = last(self.rows, self.row_stride).saturating_add(last(self.columns, self.column_stride));
-        assert!(
-            self.rows == 0 || self.columns == 0 || needed < self.numbers.len(),
-            "elements past the end of a matrix"
-        );
-    }
-}
-
 /// Returns true if the CPU has tile registers and the system lets this process use them.
 pub fn is_available() -> bool {
     static AVAILABLE: LazyLock<bool> = LazyLock::new(tiles::request);
@@ -89,8 +53,7 @@ thread_local! {
     static OWN: RefCell<Scratch> = RefCell::default();
 }
 
-/// Computes `a bᵀ` for `a` `[m, k]` and `b` `[n, k]` into `out` `[m, n]`, or adds it if `add`. Rows of `out` are `stride` numbers
-/// apart.
+/// Computes a product as [`super::multiply`] does, of any size.
 ///
 /// # Panics
 /// If sizes do not match or [`is_available`] is false.
@@ -103,24 +66,10 @@ pub fn multiply(
     add: bool,
 ) {
     assert!(is_available(), "a CPU without tile registers");
-    a.check();
-    b.check();
-    assert_eq!(a.columns, b.columns, "numbers of terms");
-    let (rows, columns) = (a.rows, b.rows);
-    if rows == 0 || columns == 0 {
+    if !super::check(&a, &b, out, stride, add) {
         return;
     }
-    assert!(
-        columns <= stride && (rows - 1).saturating_mul(stride).saturating_add(columns) <= out.len(),
-        "space for a product"
-    );
-    if a.columns == 0 {
-        if !add {
-            out.chunks_mut(stride).take(rows).for_each(|row| row[..columns].fill(0.0));
-        }
-        return;
-    }
-    let is_a_common = rows <= columns;
+    let is_a_common = a.rows <= b.rows;
     let product = Product {
         common: if is_a_common { (a, Side::Left) } else { (b, Side::Right) },
         own: if is_a_common { (b, Side::Right) } else { (a, Side::Left) },
