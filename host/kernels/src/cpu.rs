@@ -56,6 +56,8 @@ pub struct Cpu {
     pool: ThreadPool,
     /// One per thread, grown on demand.
     scratch: Vec<Scratch>,
+    /// Results of parts of attention, of all threads; the calling thread borrows it.
+    part_results: Scratch,
 }
 
 impl Cpu {
@@ -77,6 +79,7 @@ impl Cpu {
             level: level.min(SimdLevel::detect()),
             pool: ThreadPool::new(threads)?,
             scratch: (0..threads).map(|_| Scratch::default()).collect(),
+            part_results: Scratch::default(),
         })
     }
 

@@ -129,10 +129,8 @@ impl Row {
         ];
         let kv_cache =
             format!("inference.kv_cache={}MiB", number(&own["kv_cache_bytes"])? / f64::from(1 << 20));
-        let mut settings = vec!["reasoner.lora.rank=16".to_owned(), kv_cache];
-        if let Ok(dtype) = std::env::var("PL_HOST_BENCH_DTYPE") {
-            settings.push(format!("base.dtype={dtype}"));
-        }
+        let dtype = std::env::var("PL_HOST_BENCH_DTYPE").unwrap_or_else(|_| "f32".to_owned());
+        let settings = ["reasoner.lora.rank=16".to_owned(), format!("base.dtype={dtype}"), kv_cache];
         let mut memory = vec![Memory::of(own, &plan(root, program, &settings)?, &GENERATION)?];
         for update in &UPDATES {
             let figures =
@@ -140,6 +138,7 @@ impl Row {
             let own = line(&figures, update.name)?;
             let mut settings: Vec<String> =
                 update.settings.iter().map(|&setting| setting.to_owned()).collect();
+            settings.push("base.dtype=f32".to_owned());
             settings.push(format!("train.token_budget={}", context.max(UPDATE_TOKENS)));
             speeds.push(Speed::of_tokens(own)?);
             memory.push(Memory::of(own, &plan(root, program, &settings)?, &TRAINING)?);

@@ -1,8 +1,11 @@
 //! Comparison of the kernels of training with plain arithmetic in f64, for all available sets of instructions and several threads.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pl_kernels::cpu::{FlashAttention, FlashGradients, FlashResults, FlashSequence, Heads, Workers, fused};
+use pl_kernels::cpu::{
+    FlashAttention, FlashGradients, FlashResults, FlashSequence, Heads, SimdLevel, Workers, fused,
+};
 use proptest::prelude::*;
 
 use crate::{LEVELS, random_numbers};
@@ -145,78 +148,124 @@ proptest! {
     ) {
         // A causal part is a span to itself.
         let lengths: Vec<_> = lengths.into_iter().map(|(n, m)| if causal { (n, n) } else { (n, m) }).collect();
-        let heads = kv_heads * group;
-        let (mut queries, mut keys, mut sequences) = (0, 0, Vec::new());
-        for (n, m) in lengths {
-            sequences.push(FlashSequence { queries: queries..queries + n, keys: keys..keys + m });
-            (queries, keys) = (queries + n, keys + m);
-        }
-        let [q, gradient] = [1, 2].map(|seed| numbers(queries * heads * dim, seed, 1.5));
-        let [k, v] = [3, 4].map(|seed| numbers(keys * kv_heads * dim, seed, 1.5));
-        let attention = FlashAttention { heads: Heads { heads, kv_heads, dim }, causal, sequences: &sequences, q: &q, k: &k, v: &v };
-        let run = |workers| {
-            let (mut out, mut sums) = (vec![0f32; q.len()], vec![0f32; queries * heads]);
-            attention.forward(workers, &mut out, &mut sums);
-            // As if there were other keys.
-            let logsumexp: Vec<f32> = sums.iter().map(|x| x + 0.5).collect();
-            let [mut dq, mut dk, mut dv] = [&q, &k, &v].map(|x| vec![0f32; x.len()]);
-            let results = FlashResults { out: &out, gradient: &gradient, logsumexp: &logsumexp };
-            attention.backward(workers, &results, FlashGradients { q: &mut dq, k: &mut dk, v: &mut dv });
-            [out, sums, dq, dk, dv]
-        };
-        let got = run(Workers::with_level(level, &threads));
-        prop_assert_eq!(&got, &run(Workers::with_level(level, &one_thread)));
+        check_attention(Heads { heads: kv_heads * group, kv_heads, dim }, &lengths, causal, level);
+    }
+}
 
-        let mut expected = [q.len(), queries * heads, q.len(), k.len(), v.len()].map(|len| vec![0f64; len]);
-        // Squares of the terms of gradients of keys, before differences cancel: a query with one key adds 0 and its rounding.
-        let mut squares = vec![0f64; k.len()];
-        let row = |x: &[f32], row: usize, heads: usize, head: usize| -> Vec<f64> {
-            x[(row * heads + head) * dim..][..dim].iter().map(|x| f64::from(*x)).collect()
-        };
-        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-        for (sequence, head) in sequences.iter().flat_map(|one| (0..heads).map(move |head| (one, head))) {
-            let kv = head / group;
-            for (i, query) in sequence.queries.clone().enumerate() {
-                let seen = if causal { i + 1 } else { sequence.keys.len() };
-                let own: Vec<usize> = sequence.keys.clone().take(seen).collect();
-                let (query_row, d_out) = (row(&q, query, heads, head), row(&gradient, query, heads, head));
-                let scale = 1.0 / (dim as f64).sqrt();
-                let scores: Vec<f64> = own.iter().map(|key| scale * dot(&query_row, &row(&k, *key, kv_heads, kv))).collect();
-                let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let sum: f64 = scores.iter().map(|s| (s - most).exp()).sum();
-                let logsumexp = if own.is_empty() { f64::NEG_INFINITY } else { most + sum.ln() };
-                expected[1][head * queries + query] = logsumexp;
-                let at = (query * heads + head) * dim;
-                for (key, score) in own.iter().zip(&scores) {
-                    let value = row(&v, *key, kv_heads, kv);
-                    (0..dim).for_each(|d| expected[0][at + d] += (score - logsumexp).exp() * value[d]);
-                }
-                let mean: f64 = (0..dim).map(|d| expected[0][at + d] * d_out[d]).sum();
-                for (key, score) in own.iter().zip(&scores) {
-                    let (key_row, value) = (row(&k, *key, kv_heads, kv), row(&v, *key, kv_heads, kv));
-                    let p = (score - logsumexp - 0.5).exp();
-                    let product = dot(&d_out, &value);
-                    let slope = p * (product - mean) * scale;
-                    let size = p * (product.abs() + mean.abs()) * scale;
-                    let key_at = (key * kv_heads + kv) * dim;
-                    for d in 0..dim {
-                        expected[2][at + d] += slope * key_row[d];
-                        expected[3][key_at + d] += slope * query_row[d];
-                        squares[key_at + d] += (size * query_row[d]).powi(2);
-                        expected[4][key_at + d] += p * d_out[d];
-                    }
+/// Sequences that are divided, and those that are not although they are as long.
+#[test]
+fn attention_of_long_sequences_follows_the_formula() {
+    let [grouped, several] = [(3, 1), (4, 2)].map(|(heads, kv_heads)| Heads { heads, kv_heads, dim: 32 });
+    let many = [(260, 260); 9];
+    for level in LEVELS {
+        check_attention(grouped, &[(520, 520)], true, level);
+        check_attention(grouped, &[(30, 30), (520, 520)], true, level);
+        check_attention(grouped, &[(300, 400)], true, level);
+        check_attention(grouped, &[(400, 300)], true, level);
+        check_attention(several, &[(300, 520), (40, 500)], false, level);
+        check_attention(several, &[(450, 260)], false, level);
+        for causal in [true, false] {
+            check_attention(Heads { heads: 2, ..several }, &many, causal, level);
+        }
+    }
+}
+
+#[test]
+fn the_backward_pass_of_one_sequence_has_tasks_for_several_threads() {
+    let heads = Heads { heads: 3, kv_heads: 1, dim: 32 };
+    let length = 1024;
+    let sequences = [FlashSequence { queries: 0..length, keys: 0..length }];
+    let (q, k) = (numbers(length * 3 * 32, 1, 1.0), numbers(length * 32, 2, 1.0));
+    let attention = FlashAttention { heads, causal: true, sequences: &sequences, q: &q, k: &k, v: &k };
+    let loops = Mutex::new(Vec::new());
+    let count = |count: usize, body: &(dyn Fn(usize) + Sync)| {
+        loops.lock().unwrap().push(count);
+        one_thread(count, body);
+    };
+    let [mut dq, mut dk, mut dv] = [&q, &k, &k].map(|x| vec![0f32; x.len()]);
+    let results = FlashResults { out: &q, gradient: &q, logsumexp: &vec![5f32; 3 * length] };
+    let gradients = FlashGradients { q: &mut dq, k: &mut dk, v: &mut dv };
+    attention.backward(Workers::new(&count), &results, gradients);
+    let loops = loops.into_inner().unwrap();
+    assert!(!loops.is_empty() && loops.iter().all(|count| *count >= 4), "{loops:?}");
+}
+
+/// Compares the results and gradients of sequences of queries and keys with the formula, and those of three threads with those of
+/// one that takes the tasks in another order.
+fn check_attention(sizes: Heads, lengths: &[(usize, usize)], causal: bool, level: SimdLevel) {
+    let Heads { heads, kv_heads, dim } = sizes;
+    let group = heads / kv_heads;
+    let (mut queries, mut keys, mut sequences) = (0, 0, Vec::new());
+    for &(n, m) in lengths {
+        sequences.push(FlashSequence { queries: queries..queries + n, keys: keys..keys + m });
+        (queries, keys) = (queries + n, keys + m);
+    }
+    let [q, gradient] = [1, 2].map(|seed| numbers(queries * heads * dim, seed, 1.5));
+    let [k, v] = [3, 4].map(|seed| numbers(keys * kv_heads * dim, seed, 1.5));
+    let attention = FlashAttention { heads: sizes, causal, sequences: &sequences, q: &q, k: &k, v: &v };
+    let run = |workers| {
+        let (mut out, mut sums) = (vec![0f32; q.len()], vec![0f32; queries * heads]);
+        attention.forward(workers, &mut out, &mut sums);
+        // As if there were other keys.
+        let logsumexp: Vec<f32> = sums.iter().map(|x| x + 0.5).collect();
+        let [mut dq, mut dk, mut dv] = [&q, &k, &v].map(|x| vec![0f32; x.len()]);
+        let results = FlashResults { out: &out, gradient: &gradient, logsumexp: &logsumexp };
+        attention.backward(workers, &results, FlashGradients { q: &mut dq, k: &mut dk, v: &mut dv });
+        [out, sums, dq, dk, dv]
+    };
+    let got = run(Workers::with_level(level, &threads));
+    assert_eq!(&got, &run(Workers::with_level(level, &one_thread)));
+
+    let mut expected = [q.len(), queries * heads, q.len(), k.len(), v.len()].map(|len| vec![0f64; len]);
+    // Squares of the terms of gradients of keys, before differences cancel: a query with one key adds 0 and its rounding.
+    let mut squares = vec![0f64; k.len()];
+    let row = |x: &[f32], row: usize, heads: usize, head: usize| -> Vec<f64> {
+        x[(row * heads + head) * dim..][..dim].iter().map(|x| f64::from(*x)).collect()
+    };
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    for (sequence, head) in sequences.iter().flat_map(|one| (0..heads).map(move |head| (one, head))) {
+        let kv = head / group;
+        for (i, query) in sequence.queries.clone().enumerate() {
+            let seen = if causal { i + 1 } else { sequence.keys.len() };
+            let own: Vec<usize> = sequence.keys.clone().take(seen).collect();
+            let (query_row, d_out) = (row(&q, query, heads, head), row(&gradient, query, heads, head));
+            let scale = 1.0 / (dim as f64).sqrt();
+            let scores: Vec<f64> =
+                own.iter().map(|key| scale * dot(&query_row, &row(&k, *key, kv_heads, kv))).collect();
+            let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = scores.iter().map(|s| (s - most).exp()).sum();
+            let logsumexp = if own.is_empty() { f64::NEG_INFINITY } else { most + sum.ln() };
+            expected[1][head * queries + query] = logsumexp;
+            let at = (query * heads + head) * dim;
+            for (key, score) in own.iter().zip(&scores) {
+                let value = row(&v, *key, kv_heads, kv);
+                (0..dim).for_each(|d| expected[0][at + d] += (score - logsumexp).exp() * value[d]);
+            }
+            let mean: f64 = (0..dim).map(|d| expected[0][at + d] * d_out[d]).sum();
+            for (key, score) in own.iter().zip(&scores) {
+                let (key_row, value) = (row(&k, *key, kv_heads, kv), row(&v, *key, kv_heads, kv));
+                let p = (score - logsumexp - 0.5).exp();
+                let product = dot(&d_out, &value);
+                let slope = p * (product - mean) * scale;
+                let size = p * (product.abs() + mean.abs()) * scale;
+                let key_at = (key * kv_heads + kv) * dim;
+                for d in 0..dim {
+                    expected[2][at + d] += slope * key_row[d];
+                    expected[3][key_at + d] += slope * query_row[d];
+                    squares[key_at + d] += (size * query_row[d]).powi(2);
+                    expected[4][key_at + d] += p * d_out[d];
                 }
             }
         }
-        // Rows without keys have no sum.
-        let finite = |x: &f64| if x.is_finite() { *x } else { -1e30 };
-        let sums: Vec<f32> = got[1].iter().map(|x| finite(&f64::from(*x)) as f32).collect();
-        let expected_sums: Vec<f64> = expected[1].iter().map(finite).collect();
-        assert_close(&sums, &expected_sums, 1e-5, "sums");
-        for (i, what) in [(0, "outputs"), (2, "gradients of queries"), (4, "of values")] {
-            assert_close(&got[i], &expected[i], 4e-6, what);
-        }
-        let largest = squares.iter().fold(1f64, |largest, x| largest.max(x.sqrt()));
-        assert_within(&got[3], &expected[3], 4e-6 * largest, "gradients of keys");
     }
+    // Rows without keys have no sum.
+    let finite = |x: &f64| if x.is_finite() { *x } else { -1e30 };
+    let sums: Vec<f32> = got[1].iter().map(|x| finite(&f64::from(*x)) as f32).collect();
+    let expected_sums: Vec<f64> = expected[1].iter().map(finite).collect();
+    assert_close(&sums, &expected_sums, 1e-5, "sums");
+    for (i, what) in [(0, "outputs"), (2, "gradients of queries"), (4, "of values")] {
+        assert_close(&got[i], &expected[i], 4e-6, what);
+    }
+    let largest = squares.iter().fold(1f64, |largest, x| largest.max(x.sqrt()));
+    assert_within(&got[3], &expected[3], 4e-6 * largest, "gradients of keys");
 }
