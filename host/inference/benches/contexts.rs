@@ -117,7 +117,7 @@ fn measure(model: &Model, dtype: ModelDtype, weight_bytes: f64, context: u32) {
                 "product_operations": 2.0 * numbers(config) * rows,
                 "attention_operations": attention_operations(config, attended * rows),
                 "weight_bytes": weight_bytes,
-                // The kernel computes each completion's attention by itself.
+                // As if each completion read all of its context. The kernel reads whole parts of a prompt once for several.
                 "kv_bytes": token_bytes * attended * rows,
                 // Each byte of the cache as often as it is stored.
                 "kv_bytes_prompt_once": token_bytes * (f64::from(prompt) + own),

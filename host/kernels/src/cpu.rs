@@ -56,7 +56,7 @@ pub struct Cpu {
     pool: ThreadPool,
     /// One per thread, grown on demand.
     scratch: Vec<Scratch>,
-    /// Results of parts of attention, of all threads; the calling thread borrows it.
+    /// Buffer for the results of attention's parts. All threads write it; only the calling thread borrows it.
     part_results: Scratch,
 }
 

@@ -52,10 +52,10 @@ const CALL_FUEL: u64 = 8_000;
 
 /// Fuel of a call that only looks at an open handle or drops it, beyond that of every host call. The creation of what a
 /// dropped handle frees has paid for that too.
-const HANDLE_FUEL: u64 = 2_000;
+const HANDLE_FUEL: u64 = 4_500;
 
 /// Fuel of a read or write of an open file, not counting its bytes.
-const TRANSFER_FUEL: u64 = 3_000;
+const TRANSFER_FUEL: u64 = 4_500;
 
 /// Fuel per byte written: it is copied twice, into the host and into the file.
 const WRITTEN_BYTE_FUEL: u64 = 3;

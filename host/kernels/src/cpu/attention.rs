@@ -6,8 +6,8 @@
 //!
 //! A query over more than [`PART`] tokens is computed in parts of that many tokens, by several threads, and the results of
 //! its parts are merged in their order (Dao et al. 2023, Flash-Decoding). Rows with the same blocks in a part are computed
-//! together, so that each key and value is loaded once for all of them. Every sum of a row runs over its own tokens in order,
-//! whichever rows are computed with it: its bits depend on its query and its context alone.
+//! together, so that each key and value is loaded once for all of them. The order of each sum follows from the row's number of
+//! tokens alone, whichever rows are computed with it: a row's bits depend on its query and its context alone.
 
 mod cache;
 mod merge;
@@ -58,7 +58,7 @@ pub struct Attention<'a> {
     pub q: &'a [f32],
     /// Distance between rows of `q`.
     pub stride: usize,
-    /// One query per row. Rows of one sequence are computed fastest one after another.
+    /// One query per row. Attention is fastest if the rows of a sequence are adjacent.
     pub queries: &'a [Query<'a>],
 }
 

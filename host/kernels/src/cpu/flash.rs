@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A task of the forward pass is a block of queries of all heads that share keys. One of the backward pass is a head of keys and
-//! a sequence, or ranges of a long one's queries and keys; tasks that run at the same time write other gradients. Sums run in an
-//! order that does not depend on threads.
+//! a sequence, or ranges of a long one's queries and keys; no two tasks that run at the same time write the same row of a head.
+//! Sums run in an order that does not depend on threads.
 
 mod backward;
 mod forward;
@@ -110,7 +110,7 @@ impl FlashAttention<'_> {
                 out,
                 logsumexp,
             };
-            // SAFETY: the level was detected; sizes were checked; tasks write other rows or heads.
+            // SAFETY: the level was detected; sizes were checked; no two tasks write the same row of a head.
             unsafe { workers.level.run(kernel) };
         });
     }
@@ -134,7 +134,7 @@ impl FlashAttention<'_> {
             (workers.parallel_for)(round.len(), &|index| {
                 let task = &round[index];
                 let kernel = BackwardKernel { all: self, task, count, results, gradients: [dq, dk, dv] };
-                // SAFETY: the level was detected; sizes were checked; tasks of a round write other rows or heads.
+                // SAFETY: the level was detected; sizes were checked; no two tasks of a round write the same row of a head.
                 unsafe { workers.level.run(kernel) };
             });
         }

@@ -1,8 +1,9 @@
-//! Matrix products of f32 for training, with the bits that one thread computes on any number of threads.
+//! Matrix products of f32 for training, whose bits do not depend on the number of threads.
 //!
 //! On CPUs with tile registers, kernels of our own compute them ([`amx`]). Elsewhere it is the crate `gemm` ([`blocks`]), which reads
-//! both matrices by rows or by columns and adds to the result in place. At the shapes of SmolLM2-135M it is as fast as oneDNN where that
-//! is at its best, and up to 1.8 times as fast for gradients of weights; MKL stops at AVX2 on CPUs of other makers than Intel.
+//! both matrices by rows or by columns and adds to the result in place. At the shapes of SmolLM2-135M it is about as fast as oneDNN for
+//! projections, up to 1.7 times as fast for gradients of weights, and slower for an adapter's first product; MKL stops at AVX2 on CPUs of
+//! other makers than Intel.
 
 #[cfg(target_arch = "x86_64")]
 pub mod amx;
@@ -50,11 +51,20 @@ impl MatrixView<'_> {
 /// Smallest numbers of rows, columns and terms of a product for which tiles are the faster way.
 const SMALLEST_ON_TILES: usize = 16;
 
+/// Returns true if there is a way to compute products on this CPU.
+pub fn is_available() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if amx::is_available() {
+        return true;
+    }
+    blocks::is_available()
+}
+
 /// Computes `a bᵀ` for `a` `[m, k]` and `b` `[n, k]` into `out` `[m, n]`, or adds it if `add`. Rows of `out` are `stride` numbers
 /// apart.
 ///
 /// # Panics
-/// If sizes do not match.
+/// If sizes do not match or [`is_available`] is false.
 pub fn multiply(
     workers: Workers<'_>,
     a: MatrixView<'_>,
@@ -64,9 +74,12 @@ pub fn multiply(
     add: bool,
 ) {
     #[cfg(target_arch = "x86_64")]
-    if amx::is_available() && a.rows.min(b.rows).min(a.columns) >= SMALLEST_ON_TILES {
+    if amx::is_available()
+        && (a.rows.min(b.rows).min(a.columns) >= SMALLEST_ON_TILES || !blocks::is_available())
+    {
         return amx::multiply(workers, a, b, out, stride, add);
     }
+    assert!(blocks::is_available(), "a CPU without products");
     blocks::multiply(workers, a, b, out, stride, add);
 }
 
@@ -76,7 +89,7 @@ pub fn description() -> &'static str {
     if amx::is_available() {
         return "AMX tiles";
     }
-    "gemm"
+    if blocks::is_available() { "gemm" } else { "libtorch" }
 }
 
 /// Checks the sizes of a product. Returns false if it has no terms or no elements, and is complete then.

@@ -174,17 +174,24 @@ fn tokens_past_a_context_change_nothing() {
 
 #[test]
 fn rows_whose_results_of_parts_take_much_memory_are_computed_in_turn() {
-    // Two rows have 8 MiB of results.
     let heads = Heads { heads: 32, kv_heads: 1, dim: 2 };
     let cpu = Cpu::new(2).unwrap();
     let mut cache = KvCache::new(heads, 1);
-    write(&cpu, heads, &mut cache, &[0], 0, &tokens(heads, BLOCK, 1));
-    let q = random_queries(heads, 3);
-    let blocks = vec![0; 1 << 15];
-    let long = [Query { blocks: &blocks, length: blocks.len() * BLOCK }; 3];
-    let short = [Query { blocks: &[0], length: BLOCK }; 3];
-    // The same tokens again and again have the weights that they have once.
-    let out = attend(&cpu, heads, &cache, &q, &long);
-    let once = attend(&cpu, heads, &cache, &q, &short);
-    out.iter().zip(once).for_each(|(got, expected)| assert_close(*got, f64::from(expected), 20.0));
+    // The same tokens again and again.
+    let blocks: Vec<u32> = (0..60_800).map(|block| block % 40).collect();
+    write(&cpu, heads, &mut cache, &blocks, 0, &tokens(heads, 40 * BLOCK, 1));
+    // The results of 2,048 parts take 8 MiB: the first two rows are computed before the others, of which a task of the first part
+    // has one with several parts and one with one.
+    let lengths = [1900 * 512, 30, 200 * 512 - 5, 500, 60 * 512 - 100];
+    let queries = lengths.map(|length| Query { blocks: &blocks, length });
+    let q = random_queries(heads, queries.len());
+    let width = heads.heads * heads.dim;
+    let out = attend(&cpu, heads, &cache, &q, &queries);
+    for (row, (out, q)) in out.chunks(width).zip(q.chunks(width)).enumerate() {
+        let alone = attend(&cpu, heads, &cache, q, &[queries[row]]);
+        assert_eq!(bits(out), bits(&alone), "row {row}");
+    }
+    // Tokens have the same share of the weights as if each came once.
+    let once = attend(&cpu, heads, &cache, &q[..width], &[Query { blocks: &blocks, length: 40 * BLOCK }]);
+    out.iter().zip(once).for_each(|(got, expected)| assert_close(*got, f64::from(expected), 200.0));
 }

@@ -152,7 +152,7 @@ proptest! {
     }
 }
 
-/// Sequences that are divided, and those that are not although they are as long.
+/// Sequences that are divided, and equally long ones that are not.
 #[test]
 fn attention_of_long_sequences_follows_the_formula() {
     let [grouped, several] = [(3, 1), (4, 2)].map(|(heads, kv_heads)| Heads { heads, kv_heads, dim: 32 });

@@ -98,9 +98,9 @@ fn multiply(out: &Tensor, a: MatrixView<'_>, b: MatrixView<'_>, add: bool) -> bo
     true
 }
 
-/// Returns the elements of a matrix of f32 on the CPU, if its rows or columns are contiguous.
+/// Returns the elements of a matrix of f32 on a CPU that has these products, if its rows or columns are contiguous.
 fn view(matrix: &Tensor) -> Option<MatrixView<'_>> {
-    if matrix.kind() != Kind::Float || matrix.device() != Device::Cpu {
+    if matrix.kind() != Kind::Float || matrix.device() != Device::Cpu || !matmul::is_available() {
         return None;
     }
     let (size, strides) = (matrix.size(), matrix.stride());

@@ -1,5 +1,5 @@
-//! Loops on the threads of libtorch's products. They are on the cores of their learner, and threads of another pool would compete
-//! with them: OpenMP's threads wait for the next product without rest.
+//! Loops on libtorch's threads. They are on the cores of their learner, and threads of another pool would compete with them: OpenMP's
+//! threads spin for a moment when a loop ends.
 
 use std::ffi::c_void;
 use std::sync::LazyLock;

@@ -1,7 +1,7 @@
 //! A matrix of a model: a tensor, or packed for the products of the CPU's kernels.
 //!
 //! Packed matrices keep the numbers of a model's file, or 8-bit codes. Generation on the CPU computes with them as they are.
-//! Training unpacks a part at a time for libtorch's products, so both compute with the very same numbers.
+//! Training unpacks a part at a time for products of f32, so both compute with the very same numbers.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -7,16 +7,15 @@ use std::path::{Path, PathBuf};
 
 use crate::confine::filter::Filter;
 use crate::error::{Error, Result};
-use crate::limits::Accounting;
 
 mod filter;
 
 /// Closes this process to other processes of its user and drops everything that no job needs, for itself and
-/// so for all jobs. The kernel counts their memory as `accounting` tells.
+/// so for all jobs.
 ///
 /// # Errors
 /// [`Error::Confine`] with the step that the kernel refused. Such a container must not run jobs.
-pub fn confine_self(accounting: Accounting) -> Result<()> {
+pub fn confine_self() -> Result<()> {
     let failed = |action| Error::Confine { action, source: std::io::Error::last_os_error() };
     // SAFETY: the only memory involved are limits that live through the calls.
     unsafe {
@@ -36,9 +35,7 @@ pub fn confine_self(accounting: Accounting) -> Result<()> {
             return Err(failed("limit files"));
         }
     }
-    Filter::for_jobs(accounting)
-        .install()
-        .map_err(|source| Error::Confine { action: "filter system calls", source })
+    Filter::for_jobs().install().map_err(|source| Error::Confine { action: "filter system calls", source })
 }
 
 fn read(path: &'static str) -> Result<String> {

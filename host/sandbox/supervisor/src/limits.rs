@@ -27,29 +27,6 @@ pub struct Limits {
     pub required: bool,
 }
 
-/// Memory that control groups count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accounting {
-    /// Without what sockets of TCP and UDP hold, as version 1 counts.
-    WithoutSockets,
-    /// With it, as version 2 does. A kernel of a runtime's own, which shows no groups, is counted as a whole.
-    WithSockets,
-}
-
-impl Accounting {
-    /// Returns what is counted in this container.
-    pub fn of_container() -> Accounting {
-        Accounting::in_folder(Path::new(GROUPS))
-    }
-
-    fn in_folder(groups: &Path) -> Accounting {
-        match groups.join("memory").exists() {
-            true => Accounting::WithoutSockets,
-            false => Accounting::WithSockets,
-        }
-    }
-}
-
 impl Limits {
     /// Parses `MEMORY,PROCESSES,CPUS,REQUIRED`, where the last is 0 or 1.
     pub fn parse(text: &str) -> Option<Limits> {
@@ -132,11 +109,6 @@ mod tests {
         files: &[(&str, &str)],
         has_swap: bool,
     ) -> std::result::Result<(), String> {
-        in_groups(files, |folder| asked.check_in(folder, has_swap).map_err(|error| error.to_string()))
-    }
-
-    /// Runs `check` on a folder of control groups with these files.
-    fn in_groups<T>(files: &[(&str, &str)], check: impl FnOnce(&Path) -> T) -> T {
         let folder = std::env::temp_dir().join(format!(
             "limits-{}-{:?}",
             std::process::id(),
@@ -148,7 +120,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, format!("{text}\n")).unwrap();
         }
-        let checked = check(&folder);
+        let checked = asked.check_in(&folder, has_swap).map_err(|error| error.to_string());
         let _ = fs::remove_dir_all(&folder);
         checked
     }
@@ -229,13 +201,6 @@ mod tests {
         assert_eq!(check_limits(asked, &V1, true), Ok(()));
         assert!(check_limits(asked, &[("memory.max", "max")], false).is_err());
         assert!(check_limits(asked, &V1[..1], false).is_err());
-    }
-
-    #[test]
-    fn version_1_does_not_count_sockets() {
-        assert_eq!(in_groups(&V1, Accounting::in_folder), Accounting::WithoutSockets);
-        assert_eq!(in_groups(&V2, Accounting::in_folder), Accounting::WithSockets);
-        assert_eq!(in_groups(&[], Accounting::in_folder), Accounting::WithSockets);
     }
 
     #[test]

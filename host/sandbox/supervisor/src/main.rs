@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use pl_supervisor::{SupervisorMessage, SupervisorTask, read_frame, write_frame};
 
 use crate::container::Container;
-use crate::limits::{Accounting, Limits};
+use crate::limits::Limits;
 
 /// Prefix of the argument with the limits.
 const LIMITS: &str = "--limits=";
@@ -64,7 +64,7 @@ fn isolate(limits: Option<&str>, folders: &[PathBuf]) -> error::Result<()> {
     if limits.is_some_and(|limits| limits.required) {
         confine::check_engine_filter()?;
     }
-    confine::confine_self(Accounting::of_container())?;
+    confine::confine_self()?;
     confine::check_container(folders)?;
     limits.map_or(Ok(()), |limits| limits.check())
 }

@@ -69,9 +69,10 @@ impl KvCache {
     /// Creates a cache without blocks.
     ///
     /// # Panics
-    /// If the number of query heads is not a multiple of the number of key heads.
+    /// If there are no heads, or if the number of query heads is not a multiple of the number of key heads.
     pub fn new(heads: Heads, layers: usize) -> Self {
-        assert!(heads.kv_heads > 0 && heads.heads.is_multiple_of(heads.kv_heads), "{heads:?}");
+        let Heads { heads: query_heads, kv_heads, .. } = heads;
+        assert!(query_heads > 0 && kv_heads > 0 && query_heads.is_multiple_of(kv_heads), "{heads:?}");
         Self { heads, layers, pages: Vec::new() }
     }
 
@@ -158,5 +159,16 @@ impl KvCache {
             let values = start.add(self.heads.keys_len() + slot * self.heads.padded_dim());
             values.copy_from_nonoverlapping(value.as_ptr(), value.len());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "heads: 0")]
+    fn a_cache_without_query_heads_is_refused() {
+        KvCache::new(Heads { heads: 0, kv_heads: 1, dim: 2 }, 1);
     }
 }

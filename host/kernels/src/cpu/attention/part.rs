@@ -10,8 +10,8 @@ use super::{Attention, BLOCK};
 /// Distance between the scores of queries: a constant, so that addresses take no registers, and one line more than a power of
 /// two, so that the scores of a token are in different sets of a cache.
 const SCORES: usize = PART + BLOCK;
-/// Number of tokens whose values are added for all queries before the next: those of a head of width 64 take half of a
-/// first-level cache of 32 KiB.
+/// Number of tokens whose values are added for all queries before the next tokens' are. The values of these tokens in a head of
+/// width 64 take half of a first-level cache of 32 KiB.
 const TILE: usize = 64;
 
 /// A part of some rows, for the query heads of one key head.
@@ -22,9 +22,9 @@ pub(super) struct PartKernel<'a> {
     pub(super) batch: &'a Batch,
     /// Rows and part.
     pub(super) task: &'a PartTask,
-    /// Outputs `[rows, heads, dim]`, of rows with one part. Nothing else refers to those of these rows and heads.
+    /// Outputs `[rows, heads, dim]`, of rows with one part. No other task touches the outputs of these rows and heads.
     pub(super) out: DisjointSlice<'a, f32>,
-    /// Results of parts of the other rows. Nothing else refers to those of this part, these rows and heads.
+    /// Results of parts of the other rows. No other task touches the results of this part, these rows and heads.
     pub(super) results: DisjointSlice<'a, f32>,
     /// Scratch of this thread.
     pub(super) scratch: &'a Scratch,
@@ -424,6 +424,7 @@ impl<const Q: usize, const N: usize> Kernel for ValuesKernel<'_, Q, N> {
 #[cfg(test)]
 mod tests {
     use super::super::super::simd::SimdLevel;
+    use super::super::merge::MergeKernel;
     use super::super::{Heads, KvCache, Query};
     use super::*;
 
@@ -458,5 +459,52 @@ mod tests {
         for (index, (got, expected)) in out.iter().zip(expected).enumerate() {
             assert!((got - expected).abs() < 1e-5, "{index}: {got} instead of {expected}");
         }
+    }
+
+    /// Without threads and special instructions, so that it runs in Miri too.
+    #[test]
+    fn rows_of_one_task_have_the_results_of_a_task_each() {
+        let heads = Heads { heads: 2, kv_heads: 1, dim: 3 };
+        let blocks: Vec<u32> = (0..33).collect();
+        let mut cache = KvCache::new(heads, 1);
+        cache.reserve(blocks.iter().copied());
+        let number = |index: usize| (index * 7 % 23) as f32 / 8.0 - 1.0;
+        for token in 0..513 {
+            let [key, value] = [3, 5].map(|factor| [0, 1, 2].map(|d| number(factor * token + d)));
+            // SAFETY: the block was reserved, and there are no other threads.
+            unsafe { cache.write(0, blocks[token / BLOCK], token % BLOCK, 0, &key, &value) };
+        }
+        let q: Vec<f32> = (0..12).map(number).collect();
+        let queries = [513, 512].map(|length| Query { blocks: &blocks, length });
+        let attention = Attention { cache: &cache, layer: 0, q: &q, stride: 6, queries: &queries };
+        let batch = Batch::new(&queries, heads, 0, 1);
+        let scratch = Scratch::default();
+        let attend = |tasks: &[(Range<usize>, usize)]| {
+            // Numbers that are not written stay NaN, which is not equal to itself.
+            let (mut attended, mut parts) = (vec![f32::NAN; 12], vec![f32::NAN; batch.results]);
+            let (out, results) = (DisjointSlice::new(&mut attended), DisjointSlice::new(&mut parts));
+            for (rows, part) in tasks {
+                let task = &PartTask { rows: rows.clone(), part: *part, head: 0 };
+                let (attention, batch, scratch) = (&attention, &batch, &scratch);
+                let kernel = PartKernel { attention, batch, task, out, results, scratch };
+                // SAFETY: every CPU has these instructions; the queries' blocks were written.
+                unsafe { SimdLevel::Portable.run(kernel) };
+            }
+            // The first row has two parts.
+            let kernel = MergeKernel {
+                heads,
+                parts: 2,
+                // SAFETY: the parts have been computed, and there are no other threads.
+                results: unsafe { results.part(0, batch.results) },
+                // SAFETY: there are no other threads.
+                out: unsafe { out.part(0, 6) },
+                scratch: &scratch,
+            };
+            // SAFETY: every CPU has these instructions; results and outputs are those of two heads.
+            unsafe { SimdLevel::Portable.run(kernel) };
+            attended
+        };
+        let apart = attend(&[(0..1, 0), (1..2, 0), (0..1, 1)]);
+        assert_eq!(attend(&[(0..2, 0), (0..1, 1)]), apart);
     }
 }

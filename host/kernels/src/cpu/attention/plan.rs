@@ -4,18 +4,19 @@ use std::ops::Range;
 
 use super::{Heads, Query};
 
-/// Number of tokens of a part. The keys and values of a part and a head of width 128 take 512 KiB: they stay in a second-level
-/// cache while rows with the same blocks are computed. The results of parts have a few hundredths of the bytes of keys and values
-/// that are read for them, and a context of 8,192 tokens has 16 tasks for each head of keys.
+/// Number of tokens of a part. A task reads each key and value of a part once for its rows. The results of parts have a few
+/// hundredths of the bytes of keys and values that are read for them, and a context of 8,192 tokens has 16 tasks for each key
+/// head.
 pub(super) const PART: usize = 512;
 /// Number of queries (heads of rows) of a task. Their sums fit into the registers of AVX-512, and their scores of a part take
 /// 24 KiB.
 const QUERIES: usize = 12;
-/// Number of rows of a task if that makes more than [`QUERIES`].
+/// Rows that a task may have even if they have more than [`QUERIES`] queries: more than six query heads per key head.
 const FEW_ROWS: usize = 2;
-/// Smallest number of tasks for each thread, as far as there are so many rows, so that threads end at about the same time.
+/// Smallest number of tasks for each thread. Rows are grouped only as far as each thread keeps this many tasks, so that threads
+/// end at about the same time.
 const TASKS: usize = 4;
-/// Largest number of numbers of the results of parts that are in memory together, unless one row has more: 8 MiB.
+/// Most f32s that the results of parts take at a time, unless the rows that a task may have need more: 8 MiB.
 const MAX_RESULTS: usize = 1 << 21;
 
 impl Heads {
@@ -51,7 +52,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Plans as many rows from `first` on as there may be results for, and at least one.
+    /// Plans as many rows from `first` on as there may be results for, and at least those that a task may have.
     pub(super) fn new(queries: &[Query<'_>], heads: Heads, first: usize, threads: usize) -> Self {
         let mut batch = Self {
             rows: first..first,
@@ -60,12 +61,14 @@ impl Batch {
             results: 0,
             starts: Vec::with_capacity(queries.len() - first),
         };
+        // Rows that a task may have: a batch of fewer would load the keys and values that they share more often.
+        let full = (QUERIES * heads.kv_heads / heads.heads).max(FEW_ROWS);
         // Parts of all rows, and of the longest.
         let (mut parts, mut most) = (0, 0);
         for query in &queries[first..] {
             let own = query.parts();
             let results = if own > 1 { own * heads.heads * heads.result_len() } else { 0 };
-            if results > 0 && batch.results > 0 && batch.results + results > MAX_RESULTS {
+            if results > 0 && batch.results + results > MAX_RESULTS && batch.rows.len() >= full {
                 break;
             }
             if own > 1 {
@@ -77,7 +80,6 @@ impl Batch {
             parts += own;
             most = most.max(own);
         }
-        let full = (QUERIES * heads.kv_heads / heads.heads).max(FEW_ROWS);
         let rows = (parts * heads.kv_heads / (TASKS * threads)).clamp(1, full);
         for part in 0..most {
             batch.add_part(queries, part, heads.kv_heads, rows);
@@ -186,15 +188,29 @@ mod tests {
         let row = |parts: usize| Query { blocks: &sequence, length: parts * PART };
         let heads = Heads { heads: 64, kv_heads: 8, dim: 128 };
         let parts = MAX_RESULTS / (heads.heads * heads.result_len());
-        let queries = [parts - 2, 2, 1, 2, 2 * parts, 1].map(row);
+        let queries = [parts - 2, 2, 1, 2, 2 * parts, 2, 1].map(row);
         let first = Batch::new(&queries, heads, 0, 1);
         assert_eq!(first.rows, 0..3);
-        assert_eq!(Batch::new(&queries, heads, 3, 1).rows, 3..4);
-        // One row has more than the limit.
-        assert_eq!(Batch::new(&queries, heads, 4, 1).rows, 4..6);
+        // Two rows, as many as a task may have, have more than the limit.
+        assert_eq!(Batch::new(&queries, heads, 3, 1).rows, 3..5);
+        assert_eq!(Batch::new(&queries, heads, 5, 1).rows, 5..7);
+        // One row has more than the limit, after two rows that have no results of parts.
+        assert_eq!(Batch::new(&[1, 1, 2 * parts].map(row), heads, 0, 1).rows, 0..2);
         // Results of a batch do not overlap.
         let end_of_first_row = first.result_start(heads, 0, parts - 2, 63, parts - 3) + heads.result_len();
         assert_eq!(first.result_start(heads, 1, 2, 0, 0), end_of_first_row);
         assert_eq!(first.result_start(heads, 1, 2, 63, 1) + heads.result_len(), first.results);
+    }
+
+    #[test]
+    fn rows_that_are_computed_together_are_in_one_batch() {
+        let sequence = vec![0; 64 * PART];
+        // A task may have four rows, each of which has all of the results that the limit allows.
+        let heads = Heads { heads: 24, kv_heads: 8, dim: 128 };
+        let length = MAX_RESULTS / (heads.heads * heads.result_len()) * PART;
+        let queries = [Query { blocks: &sequence, length }; 6];
+        let batch = Batch::new(&queries, heads, 0, 1);
+        assert_eq!((batch.rows.clone(), rows(&batch, 0).first()), (0..4, Some(&(0..4))));
+        assert_eq!(Batch::new(&queries, heads, 4, 1).rows, 4..6);
     }
 }

@@ -4,8 +4,11 @@
 //! CPU. So an element's bits depend on its row, its column and the number of terms alone, not on threads, other rows or caches.
 
 use std::ops::Range;
+use std::panic::catch_unwind;
+use std::sync::LazyLock;
 
 use gemm_common::Parallelism;
+use gemm_common::cache::CACHE_INFO;
 
 use super::MatrixView;
 use crate::cpu::Workers;
@@ -24,10 +27,32 @@ const FEW: usize = 16 * 16;
 /// Number of elements that are computed at a time where it is not used, so that one sum need not wait for the other.
 const AT_A_TIME: usize = 8;
 
-/// Computes a product as [`super::multiply`] does, on any CPU.
+/// Smallest second-level cache in bytes with which the crate finds a size for its panels.
+const SMALLEST_CACHE: usize = 256 << 10;
+
+/// Returns true if the crate computes products on this CPU. It panics, or never ends, where it can't make sense of the CPU's caches or
+/// has no kernel for its instructions, such as FMA without AVX2.
+pub fn is_available() -> bool {
+    static AVAILABLE: LazyLock<bool> = LazyLock::new(|| catch_unwind(is_tried_out).unwrap_or(false));
+    *AVAILABLE
+}
+
+/// Computes a product of whole panels. Returns false if the crate can't be called or the result is wrong.
+fn is_tried_out() -> bool {
+    const SIZE: usize = 128;
+    if CACHE_INFO[1].cache_bytes < SMALLEST_CACHE {
+        return false;
+    }
+    let (ones, mut out) = (vec![1.0; SIZE * TERMS], vec![0.0; SIZE * SIZE]);
+    let ones = MatrixView { numbers: &ones, rows: SIZE, columns: TERMS, row_stride: TERMS, column_stride: 1 };
+    multiply(Workers::new(&|count, body| (0..count).for_each(body)), ones, ones, &mut out, SIZE, false);
+    out.iter().all(|sum| *sum == TERMS as f32)
+}
+
+/// Computes a product as [`super::multiply`] does.
 ///
 /// # Panics
-/// If sizes do not match.
+/// If sizes do not match. If [`is_available`] is false, it may also never end.
 pub fn multiply(
     workers: Workers<'_>,
     a: MatrixView<'_>,
@@ -65,7 +90,8 @@ pub fn multiply(
 
 /// Returns the rows and columns of a block of a result with these.
 fn block_size(shape: [usize; 2]) -> [usize; 2] {
-    let mut size = [0, 1].map(|i| shape[i].min(LARGEST[i]));
+    // Of about the same size, without a small rest.
+    let mut size = [0, 1].map(|i| shape[i].div_ceil(shape[i].div_ceil(LARGEST[i])));
     let count = |size: [usize; 2]| shape[0].div_ceil(size[0]) * shape[1].div_ceil(size[1]);
     while count(size) < ENOUGH {
         // The longer side, measured by the smallest one.
@@ -103,7 +129,7 @@ impl Part<'_> {
             return unsafe {
                 match has_fma() {
                     true => self.add_elements_by_fma(add),
-                    false => self.add_elements(add, |x, y, sum| x * y + sum),
+                    false => self.add_elements::<false>(add),
                 }
             };
         }
@@ -139,41 +165,64 @@ impl Part<'_> {
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "fma"))]
     unsafe fn add_elements_by_fma(&self, add: bool) {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.add_elements(add, f32::mul_add) };
+        unsafe { self.add_elements::<true>(add) };
     }
 
-    /// Computes elements one by one, several at a time. Each is one sum in the order of the terms, as in the crate's main kernels.
+    /// Computes elements of a row, or of a column if that is longer, several at a time. Each is one sum in the order of the terms, as in
+    /// the crate's main kernels.
     #[inline(always)]
-    unsafe fn add_elements(&self, add: bool, multiply_add: fn(f32, f32, f32) -> f32) {
-        let columns = self.columns.len();
-        let count = self.rows.len() * columns;
-        for first in (0..count).step_by(AT_A_TIME) {
-            // Beyond the last one, it stands in.
-            let place =
-                |i: usize| ((first + i).min(count - 1) / columns, (first + i).min(count - 1) % columns);
-            let left: [*const f32; AT_A_TIME] =
-                std::array::from_fn(|i| self.left_of(self.rows.start + place(i).0));
-            let right: [*const f32; AT_A_TIME] =
-                std::array::from_fn(|i| self.right_of(self.columns.start + place(i).1));
-            let mut sums = [0f32; AT_A_TIME];
-            for term in 0..self.terms.len() {
-                for i in 0..AT_A_TIME {
-                    // SAFETY: the views were checked to have these rows and terms.
-                    let (x, y) = unsafe {
-                        (
-                            *left[i].add(term * self.a.column_stride),
-                            *right[i].add(term * self.b.column_stride),
-                        )
-                    };
-                    sums[i] = multiply_add(x, y, sums[i]);
+    unsafe fn add_elements<const FUSED: bool>(&self, add: bool) {
+        let (rows, columns) = (self.rows.len(), self.columns.len());
+        let along_rows = columns >= rows;
+        for line in 0..rows.min(columns) {
+            for first in (0..rows.max(columns)).step_by(AT_A_TIME) {
+                let (row, column) = if along_rows { (line, first) } else { (first, line) };
+                // SAFETY: guaranteed by the caller; the first element is one of this part.
+                unsafe {
+                    match along_rows {
+                        true => {
+                            self.add_line::<FUSED, true>(row, column, (columns - first).min(AT_A_TIME), add)
+                        }
+                        false => {
+                            self.add_line::<FUSED, false>(row, column, (rows - first).min(AT_A_TIME), add)
+                        }
+                    }
                 }
             }
-            for (i, sum) in sums.into_iter().enumerate().take(count - first) {
-                let (row, column) = place(i);
-                // SAFETY: the caller guarantees the output.
-                let out = unsafe { &mut *self.out.add(row * self.stride + column) };
-                *out = if add { *out + sum } else { sum };
+        }
+    }
+
+    /// Computes `count` elements of a row, or of a column, from one on.
+    #[inline(always)]
+    unsafe fn add_line<const FUSED: bool, const ALONG_ROW: bool>(
+        &self,
+        row: usize,
+        column: usize,
+        count: usize,
+        add: bool,
+    ) {
+        let (mut left, mut right) = ([std::ptr::null(); AT_A_TIME], [std::ptr::null(); AT_A_TIME]);
+        for i in 0..AT_A_TIME {
+            // Beyond the last one, it stands in.
+            let i_th = i.min(count - 1);
+            left[i] = self.left_of(self.rows.start + if ALONG_ROW { row } else { row + i_th });
+            right[i] = self.right_of(self.columns.start + if ALONG_ROW { column + i_th } else { column });
+        }
+        let mut sums = [0f32; AT_A_TIME];
+        for term in 0..self.terms.len() {
+            for i in 0..AT_A_TIME {
+                // SAFETY: the views were checked to have these rows and terms.
+                let (x, y): (f32, f32) = unsafe {
+                    (*left[i].add(term * self.a.column_stride), *right[i].add(term * self.b.column_stride))
+                };
+                sums[i] = if FUSED { x.mul_add(y, sums[i]) } else { x * y + sums[i] };
             }
+        }
+        for (i, sum) in sums.into_iter().enumerate().take(count) {
+            let (row, column) = if ALONG_ROW { (row, column + i) } else { (row + i, column) };
+            // SAFETY: the caller guarantees the output.
+            let out = unsafe { &mut *self.out.add(row * self.stride + column) };
+            *out = if add { *out + sum } else { sum };
         }
     }
 
@@ -215,7 +264,8 @@ mod tests {
             ([1, 1], [1, 1]),
             ([100, 200], [100, 200]),
             ([2048, 576], [256, 576]),
-            ([576, 16], [128, 16]),
+            ([576, 16], [144, 16]),
+            ([1025, 2050], [342, 684]),
             ([16, 576], [16, 288]),
             ([512, 49_152], [512, 1024]),
             ([49_152, 576], [512, 576]),

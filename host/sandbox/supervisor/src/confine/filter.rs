@@ -5,8 +5,6 @@ use std::io::{Error, Result};
 
 use libc::sock_filter;
 
-use crate::limits::Accounting;
-
 /// A seccomp program: classic BPF over one system call.
 pub struct Filter {
     code: Vec<sock_filter>,
@@ -85,8 +83,8 @@ const CALLER_ONLY: &[libc::c_long] = &[
 ];
 
 impl Filter {
-    /// Returns the filter for jobs in a container whose memory is counted in this way.
-    pub fn for_jobs(accounting: Accounting) -> Self {
+    /// Returns the filter for jobs.
+    pub fn for_jobs() -> Self {
         let mut filter = Filter { code: Vec::new() };
         filter.load(ARCHITECTURE_OFFSET);
         filter.unless_equal(ARCHITECTURE, |body| body.deny(libc::ENOSYS));
@@ -113,28 +111,14 @@ impl Filter {
             body.when(libc::BPF_JSET, DENIED_CLONE_FLAGS, |inner| inner.deny(libc::EPERM));
             body.allow()
         });
+        // The memory that a socket of TCP or UDP holds is not the container's with control groups of version 1, nor with version 2 before
+        // a connection is accepted. The sockets of virtual machines (AF_VSOCK) and others ignore network namespaces.
         let local = [libc::AF_UNIX.cast_unsigned()];
-        filter.on_call(libc::SYS_socketpair, |body| body.allow_values(0, &local).deny(libc::EAFNOSUPPORT));
-        filter.on_call(libc::SYS_socket, |body| {
-            body.allow_values(0, &local);
-            if accounting == Accounting::WithSockets {
-                body.allow_internet_protocols();
-            }
-            // The sockets of virtual machines (AF_VSOCK) and others ignore network namespaces.
-            body.deny(libc::EAFNOSUPPORT)
-        });
+        for call in [libc::SYS_socket, libc::SYS_socketpair] {
+            filter.on_call(call, |body| body.allow_values(0, &local).deny(libc::EAFNOSUPPORT));
+        }
         filter.allow();
         filter
-    }
-
-    /// Allows TCP and UDP, for a loaded family. The kernel counts no memory of other protocols, such as ICMP.
-    fn allow_internet_protocols(&mut self) {
-        let protocols = [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP].map(i32::cast_unsigned);
-        for family in [libc::AF_INET, libc::AF_INET6] {
-            self.when(libc::BPF_JEQ, family.cast_unsigned(), |body| {
-                body.allow_values(2, &protocols).deny(libc::EPROTONOSUPPORT)
-            });
-        }
     }
 
     /// Installs the filter on this process and all that it starts.
