@@ -44,7 +44,7 @@ pub unsafe extern "C" fn set_variables(
     let is_set = |name: &str| all.iter().any(|variable| names(unsafe { CStr::from_ptr(*variable) }, name));
     // It would override any other policy.
     let has_policy = is_set("OMP_WAIT_POLICY");
-    let is_wanted = |name: &str| !is_set(name) && !(has_policy && name == "GOMP_SPINCOUNT");
+    let is_wanted = |name: &str| !is_set(name) && (!has_policy || name != "GOMP_SPINCOUNT");
     let missing: Vec<_> = VARIABLES.iter().filter(|(name, _)| is_wanted(name)).collect();
     if missing.is_empty() {
         return;
