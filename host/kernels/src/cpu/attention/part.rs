@@ -339,7 +339,7 @@ impl Values<'_> {
         let mut column = 0;
         while column < self.width {
             let left = (self.width - column) / S::LANES;
-            // SAFETY: at least so many vectors are left: `width` is a multiple of 16, two vectors of 8 lanes.
+            // SAFETY: as many vectors are left: `width` is a multiple of 16, two vectors of 8 lanes.
             let vectors = unsafe {
                 if S::LANES == BLOCK && left == 1 {
                     S::call(ValuesKernel::<Q, 1> { values: self, query, column, token, end });

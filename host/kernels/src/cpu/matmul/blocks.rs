@@ -173,31 +173,25 @@ impl Part<'_> {
     #[inline(always)]
     unsafe fn add_elements<const FUSED: bool>(&self, add: bool) {
         let (rows, columns) = (self.rows.len(), self.columns.len());
-        let along_rows = columns >= rows;
+        // From an element to the next one.
+        let step = if columns >= rows { [0, 1] } else { [1, 0] };
+        let length = rows.max(columns);
         for line in 0..rows.min(columns) {
-            for first in (0..rows.max(columns)).step_by(AT_A_TIME) {
-                let (row, column) = if along_rows { (line, first) } else { (first, line) };
-                // SAFETY: guaranteed by the caller; the first element is one of this part.
-                unsafe {
-                    match along_rows {
-                        true => {
-                            self.add_line::<FUSED, true>(row, column, (columns - first).min(AT_A_TIME), add)
-                        }
-                        false => {
-                            self.add_line::<FUSED, false>(row, column, (rows - first).min(AT_A_TIME), add)
-                        }
-                    }
-                }
+            for first in (0..length).step_by(AT_A_TIME) {
+                let row = line * step[1] + first * step[0];
+                let column = line * step[0] + first * step[1];
+                // SAFETY: guaranteed by the caller; these elements are of this part.
+                unsafe { self.add_line::<FUSED>([row, column], step, AT_A_TIME.min(length - first), add) };
             }
         }
     }
 
-    /// Computes `count` elements of a row, or of a column, from one on.
+    /// Computes `count` elements from one on.
     #[inline(always)]
-    unsafe fn add_line<const FUSED: bool, const ALONG_ROW: bool>(
+    unsafe fn add_line<const FUSED: bool>(
         &self,
-        row: usize,
-        column: usize,
+        [row, column]: [usize; 2],
+        step: [usize; 2],
         count: usize,
         add: bool,
     ) {
@@ -205,8 +199,8 @@ impl Part<'_> {
         for i in 0..AT_A_TIME {
             // Beyond the last one, it stands in.
             let i_th = i.min(count - 1);
-            left[i] = self.left_of(self.rows.start + if ALONG_ROW { row } else { row + i_th });
-            right[i] = self.right_of(self.columns.start + if ALONG_ROW { column + i_th } else { column });
+            left[i] = self.left_of(self.rows.start + row + i_th * step[0]);
+            right[i] = self.right_of(self.columns.start + column + i_th * step[1]);
         }
         let mut sums = [0f32; AT_A_TIME];
         for term in 0..self.terms.len() {
@@ -219,7 +213,7 @@ impl Part<'_> {
             }
         }
         for (i, sum) in sums.into_iter().enumerate().take(count) {
-            let (row, column) = if ALONG_ROW { (row, column + i) } else { (row + i, column) };
+            let (row, column) = (row + i * step[0], column + i * step[1]);
             // SAFETY: the caller guarantees the output.
             let out = unsafe { &mut *self.out.add(row * self.stride + column) };
             *out = if add { *out + sum } else { sum };
