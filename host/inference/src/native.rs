@@ -5,7 +5,7 @@
 //! rows: the composition of a batch, the split of a prompt into steps and the sharing of blocks change no bit
 //! of it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -19,16 +19,18 @@ use tch::{Device, Kind, TchError, Tensor};
 
 use crate::config::BaseModel;
 use crate::executor::{Executor, ExecutorError, TokenBatch};
-use crate::sampler::{SampleRequest, SampledToken, sample_token};
+use crate::sampler::{SampleBuffers, SampleRequest, SampledToken, sample_token};
 
 /// Executor on the CPU.
 pub(crate) struct Native {
     cpu: Cpu,
+    /// Memory of the logits of the last pass. Taken anew from the system, it would be cleared page by page.
+    logits: Cell<Vec<f32>>,
 }
 
 impl Native {
     pub(crate) fn new(threads: usize) -> Result<Self, ExecutorError> {
-        Ok(Self { cpu: Cpu::new(threads).map_err(ExecutorError::Threads)? })
+        Ok(Self { cpu: Cpu::new(threads).map_err(ExecutorError::Threads)?, logits: Cell::default() })
     }
 }
 
@@ -198,6 +200,7 @@ impl Executor for Native {
 
     fn release_cache(&self, cache: &mut KvCache) {
         cache.clear();
+        self.logits.take();
     }
 
     fn restore_cache(&self, _cache: &mut KvCache) -> Result<(), ExecutorError> {
@@ -216,7 +219,7 @@ impl Executor for Native {
         cache: &mut KvCache,
         batch: &TokenBatch<'_, PackedAdapter>,
     ) -> Result<Logits, ExecutorError> {
-        Ok(Pass::new(&self.cpu, weights, batch).run(cache))
+        Ok(Pass::new(&self.cpu, weights, batch).run(cache, self.logits.take()))
     }
 
     fn sample(&self, logits: Logits, requests: &[SampleRequest<'_>]) -> Result<Self::Tokens, ExecutorError> {
@@ -225,19 +228,16 @@ impl Executor for Native {
         let level = self.cpu.level();
         self.cpu.parallel_for(requests.len(), |i| {
             thread_local! {
-                static BUFFERS: RefCell<(Vec<f32>, Vec<f32>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+                static BUFFERS: RefCell<SampleBuffers> = RefCell::default();
             }
-            BUFFERS.with_borrow_mut(|(row, weights)| {
-                row.clear();
-                row.extend_from_slice(&values[requests[i].row * vocab..][..vocab]);
-                weights.resize(vocab, 0.0);
-                let request = &requests[i];
-                let state = &states[request.row * hidden..][..hidden];
-                let value = request.value_head.map(|head| head.value(state));
-                let token = sample_token(level, row, weights, request);
-                let _ = sampled[i].set(token.map(|token| SampledToken { value, ..token }));
-            });
+            let request = &requests[i];
+            let state = &states[request.row * hidden..][..hidden];
+            let value = request.value_head.map(|head| head.value(state));
+            let logits = &values[request.row * vocab..][..vocab];
+            let token = BUFFERS.with_borrow_mut(|buffers| sample_token(level, logits, buffers, request));
+            let _ = sampled[i].set(token.map(|token| SampledToken { value, ..token }));
         });
+        self.logits.set(values);
         Ok(sampled.into_iter().map(|cell| cell.into_inner().flatten()).collect())
     }
 
@@ -326,8 +326,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Runs all layers. Returns the logits of the requested rows.
-    fn run(mut self, cache: &mut KvCache) -> Logits {
+    /// Runs all layers. Returns the logits of the requested rows, in `memory`.
+    fn run(mut self, cache: &mut KvCache, memory: Vec<f32>) -> Logits {
         let weights = self.weights;
         let (hidden, width) = (weights.hidden, weights.heads.heads * weights.heads.dim);
         let mut normed = vec![0f32; self.rows * hidden];
@@ -342,7 +342,7 @@ impl<'a> Pass<'a> {
             self.gate(index, layer, &normed, &mut gated);
             self.add(index, 3, &layer.down, &gated);
         }
-        self.logits()
+        self.logits(memory)
     }
 
     /// Computes projections, rotary embedding and attention of one layer into `mixed`.
@@ -456,7 +456,7 @@ impl<'a> Pass<'a> {
         std::iter::once(base).chain(adapters).collect()
     }
 
-    fn logits(self) -> Logits {
+    fn logits(self, mut logits: Vec<f32>) -> Logits {
         let Self { cpu, weights, logit_rows, x, .. } = self;
         let hidden = weights.hidden;
         let mut last = Vec::with_capacity(logit_rows.len() * hidden);
@@ -465,7 +465,7 @@ impl<'a> Pass<'a> {
         cpu.rms_norm(RmsNorm { weight: &weights.norm, eps: weights.eps }, &last, &mut normed);
         let matrix = &**weights.head.as_ref().unwrap_or(&weights.embed);
         let rows = 0..logit_rows.len();
-        let mut logits = vec![0f32; logit_rows.len() * matrix.outputs()];
+        logits.resize(logit_rows.len() * matrix.outputs(), 0.0);
         let term = Term { rows: rows.clone(), x: &normed, stride: hidden, offset: 0, matrix };
         let product = Product { rows, terms: &[term], epilogue: Epilogue::Store, offset: 0 };
         cpu.products(&[product], &mut logits, matrix.outputs());

@@ -52,21 +52,38 @@ pub(crate) struct SampledToken {
     pub(crate) value: Option<f32>,
 }
 
-/// Samples from `logits`, which are overwritten; `weights` is a buffer of the same length. Returns `None` if
-/// the logits are not a distribution, which means that the weights have diverged.
+/// Memory of [`sample_token`], which grows to the length of the logits.
+#[derive(Default)]
+pub(crate) struct SampleBuffers {
+    /// Logits after biases, penalties and the mask, if there are any.
+    edited: Vec<f32>,
+    /// Numbers in proportion to the probabilities.
+    weights: Vec<f32>,
+}
+
+/// Samples from `logits`. Returns `None` if they are not a distribution, which means that the weights have diverged.
 pub(crate) fn sample_token(
     level: SimdLevel,
-    logits: &mut [f32],
-    weights: &mut [f32],
+    logits: &[f32],
+    buffers: &mut SampleBuffers,
     request: &SampleRequest<'_>,
 ) -> Option<SampledToken> {
     let sampling = request.sampling;
-    if sampling.edits_logits() {
-        sampling.edit_logits(logits, request.prompt, request.completion);
-    }
-    if let Some(mask) = request.mask {
-        mask.apply(logits);
-    }
+    let SampleBuffers { edited, weights } = buffers;
+    let logits = if sampling.edits_logits() || request.mask.is_some() {
+        edited.clear();
+        edited.extend_from_slice(logits);
+        if sampling.edits_logits() {
+            sampling.edit_logits(edited, request.prompt, request.completion);
+        }
+        if let Some(mask) = request.mask {
+            mask.apply(edited);
+        }
+        edited
+    } else {
+        logits
+    };
+    weights.resize(logits.len(), 0.0);
     let temperature = if sampling.temperature > 0.0 { sampling.temperature as f32 } else { 1.0 };
     let distribution = Distribution::new(level, logits, temperature, weights);
     if !(distribution.total.is_finite() && distribution.total > 0.0) {
@@ -78,7 +95,7 @@ pub(crate) fn sample_token(
     }
     let token = match request.choice {
         TokenChoice::Quantile(quantile) => distribution.sample(weights, quantile)?,
-        TokenChoice::Greedy => logits.iter().position(|z| *z == distribution.largest)?,
+        TokenChoice::Greedy => distribution.likeliest(logits)?,
         TokenChoice::Given(token) => token as usize,
     };
     let logprob = distribution.logprob(*logits.get(token)?);
@@ -141,8 +158,6 @@ mod tests {
         choice: TokenChoice,
         completion: &[u32],
     ) -> Option<SampledToken> {
-        let mut logits = logits.to_vec();
-        let mut weights = vec![0.0; logits.len()];
         let request = SampleRequest {
             row: 0,
             sampling,
@@ -153,7 +168,7 @@ mod tests {
             top: 2,
             value_head: None,
         };
-        sample_token(SimdLevel::detect(), &mut logits, &mut weights, &request)
+        sample_token(SimdLevel::detect(), logits, &mut SampleBuffers::default(), &request)
     }
 
     #[test]

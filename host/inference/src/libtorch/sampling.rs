@@ -11,7 +11,7 @@ use tch::{Device, Kind, TchError, Tensor};
 
 use super::StepTensors;
 use crate::logits::LogitProcessing;
-use crate::sampler::{SampleRequest, SampledToken, TokenChoice, sample_token};
+use crate::sampler::{SampleBuffers, SampleRequest, SampledToken, TokenChoice, sample_token};
 
 /// Tokens of a step.
 pub(crate) enum StepTokens {
@@ -178,13 +178,12 @@ fn sample_on_cpu(
     let mut values = vec![0f32; logits.numel()];
     let count = values.len();
     logits.f_to_device(Device::Cpu)?.f_contiguous()?.f_copy_data(&mut values, count)?;
-    let (mut own, mut weights) = (Vec::new(), vec![0f32; vocab]);
+    let mut buffers = SampleBuffers::default();
     Ok(requests
         .iter()
         .map(|request| {
-            own.clear();
-            own.extend_from_slice(&values[request.row * vocab..][..vocab]);
-            sample_token(SimdLevel::detect(), &mut own, &mut weights, request)
+            let logits = &values[request.row * vocab..][..vocab];
+            sample_token(SimdLevel::detect(), logits, &mut buffers, request)
         })
         .collect())
 }

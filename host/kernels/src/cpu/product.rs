@@ -2,7 +2,7 @@
 //!
 //! An output row is the sum of [`Term`]s: the base weights for all rows, and for ranges of rows the second
 //! factor of an adapter, whose input is the output of the first factor. A task computes one panel of outputs
-//! for all rows: blocks of up to [`Simd::ROWS`] rows keep their sums in registers while the panel's weights are
+//! for all rows, or for a part of them if there are fewer panels than threads: blocks of up to [`Simd::ROWS`] rows keep their sums in registers while the panel's weights are
 //! read, a stride of inputs at a time, so that the weights are still in the cache for the next block of rows.
 //! Every sum runs over the inputs in order, term by term, with one rounding each.
 //!
@@ -29,10 +29,12 @@ const SHORT_STRIDE: usize = 64;
 /// Number of rows that are many: a pass over them takes longer than memory takes to send the weights of the next one.
 const MANY_ROWS: usize = 9;
 /// Smallest number of runs of panels for each thread, so that threads end at about the same time.
-const RUNS: usize = 4;
+const RUNS: usize = 3;
 /// Largest number of panels that a thread computes one after another. While it computes one, it prefetches the next, which
 /// follows in memory.
 const LONGEST_RUN: usize = 8;
+/// Smallest number of rows that are worth a task of their own.
+const FEWEST_ROWS: usize = 8;
 
 /// A term of a product: `matrix` times the rows of `x`, added to `rows` of the output.
 pub struct Term<'a> {
@@ -80,8 +82,7 @@ impl Cpu {
     /// instructions.
     pub fn products(&self, products: &[Product<'_>], out: &mut [f32], stride: usize) {
         let mut written: Vec<(Range<usize>, Range<usize>)> = Vec::new();
-        let mut tasks = Vec::new();
-        for (index, product) in products.iter().enumerate() {
+        for product in products {
             let Some(first) = product.terms.first() else { continue };
             let outputs = first.matrix.outputs();
             product.check(outputs, panel(self.level));
@@ -94,15 +95,14 @@ impl Cpu {
                 "two products write the same outputs"
             );
             written.push((rows, columns));
-            tasks.extend((0..first.matrix.panels()).map(|panel| (index, panel)));
         }
         let out = DisjointSlice::new(out);
         let (level, scratch) = (self.level, self.scratch.as_slice());
-        let length = (tasks.len() / (RUNS * scratch.len())).clamp(1, LONGEST_RUN);
+        let tasks = divide(products, scratch.len());
+        let length = run_length(tasks.len(), scratch.len());
         self.pool.for_each(tasks.len().div_ceil(length), |thread, run| {
-            for &(index, panel) in tasks[run * length..].iter().take(length) {
-                let kernel =
-                    PanelKernel { product: &products[index], panel, out, stride, scratch: &scratch[thread] };
+            for task in tasks[run * length..].iter().take(length) {
+                let kernel = PanelKernel { task, out, stride, scratch: &scratch[thread] };
                 // SAFETY: the level was detected; shapes were checked above; no two tasks share outputs.
                 unsafe { level.run(kernel) };
             }
@@ -110,7 +110,44 @@ impl Cpu {
     }
 }
 
+/// A panel of a product, for some of its rows.
+struct Task<'a> {
+    product: &'a Product<'a>,
+    panel: usize,
+    rows: Range<usize>,
+}
+
+/// Divides products into tasks for a number of threads. Rows are divided only if there are fewer panels than threads, as those of
+/// an adapter's first factor: each part of them reads all weights.
+fn divide<'a>(products: &'a [Product<'a>], threads: usize) -> Vec<Task<'a>> {
+    let panels: usize = products.iter().map(Product::panels).sum();
+    let parts = (threads / panels.max(1)).max(1);
+    let mut tasks = Vec::with_capacity(panels * parts);
+    for product in products {
+        let Range { start, end } = product.rows;
+        let count = product.rows.len().div_ceil(parts).max(FEWEST_ROWS);
+        for panel in 0..product.panels() {
+            let rows = (start..end).step_by(count).map(|first| first..end.min(first + count));
+            tasks.extend(rows.map(|rows| Task { product, panel, rows }));
+        }
+    }
+    tasks
+}
+
+/// Returns the number of tasks that a thread does one after another: the largest with which the thread with most tasks has as few
+/// as possible.
+fn run_length(tasks: usize, threads: usize) -> usize {
+    let longest = (tasks / (RUNS * threads)).clamp(1, LONGEST_RUN);
+    let most = |length: &usize| tasks.div_ceil(*length).div_ceil(threads) * length;
+    (1..=longest).rev().min_by_key(most).unwrap_or(1)
+}
+
 impl Product<'_> {
+    /// Returns the number of panels of outputs.
+    fn panels(&self) -> usize {
+        self.terms.first().map_or(0, |term| term.matrix.panels())
+    }
+
     fn check(&self, outputs: usize, panel: usize) {
         assert!(self.rows.start <= self.rows.end, "a product's rows");
         let gate: &[Term<'_>] = if let Epilogue::Gate(terms) = &self.epilogue { terms } else { &[] };
@@ -130,10 +167,9 @@ impl Product<'_> {
     }
 }
 
-/// Computation of one panel of one product for all rows.
+/// Computation of a task.
 struct PanelKernel<'a> {
-    product: &'a Product<'a>,
-    panel: usize,
+    task: &'a Task<'a>,
     out: DisjointSlice<'a, f32>,
     stride: usize,
     scratch: &'a Scratch,
@@ -143,8 +179,8 @@ impl Kernel for PanelKernel<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let width = 2 * S::LANES;
-        let gated = matches!(self.product.epilogue, Epilogue::Gate(_));
-        let rows = self.product.rows.clone();
+        let Task { product, panel, rows } = self.task;
+        let gated = matches!(product.epilogue, Epilogue::Gate(_));
         let size = rows.len() * width;
         // SAFETY: the scratch of this thread, borrowed once.
         let scratch = unsafe { self.scratch.get(STRIDE * width + if gated { 2 * size } else { size }) };
@@ -152,20 +188,20 @@ impl Kernel for PanelKernel<'_> {
         let (sums, ups) = scratch.split_at_mut(size);
         // SAFETY: shapes were checked; sums and ups have all rows.
         unsafe {
-            accumulate::<S>(self.product.terms, self.panel, rows.start, sums, unpacked);
-            if let Epilogue::Gate(terms) = &self.product.epilogue {
-                accumulate::<S>(terms, self.panel, rows.start, ups, unpacked);
+            accumulate::<S>(product.terms, *panel, rows, sums, unpacked);
+            if let Epilogue::Gate(terms) = &product.epilogue {
+                accumulate::<S>(terms, *panel, rows, ups, unpacked);
             }
         }
-        let start = self.panel * width;
-        let Some(first) = self.product.terms.first() else { return };
+        let start = panel * width;
+        let Some(first) = product.terms.first() else { return };
         let count = width.min(first.matrix.outputs() - start);
-        for (index, row) in rows.enumerate() {
-            let offset = row * self.stride + self.product.offset + start;
-            // SAFETY: only this task writes this panel's outputs.
+        for (index, row) in rows.clone().enumerate() {
+            let offset = row * self.stride + product.offset + start;
+            // SAFETY: only this task writes this panel's outputs of these rows.
             let out = unsafe { self.out.part(offset, count) };
             let sums = &mut sums[index * width..][..width];
-            match &self.product.epilogue {
+            match &product.epilogue {
                 Epilogue::Store => {}
                 Epilogue::Bias(bias) => {
                     sums.iter_mut().zip(&bias[start..start + count]).for_each(|(s, b)| *s += b);
@@ -196,17 +232,22 @@ unsafe fn gate<S: Simd>(sums: &mut [f32], ups: &[f32]) {
     }
 }
 
-/// Computes the sums of terms for one panel and the rows from `first` on. `unpacked` has space for a stride of weights.
+/// Computes the sums of terms for one panel and some rows. `unpacked` has space for a stride of weights.
 #[inline(always)]
 unsafe fn accumulate<S: Simd>(
     terms: &[Term<'_>],
     panel: usize,
-    first: usize,
+    rows: &Range<usize>,
     sums: &mut [f32],
     unpacked: &mut [f32],
 ) {
     sums.fill(0.0);
+    let first = rows.start;
     for term in terms {
+        let term = &Term { rows: term.rows.start.max(first)..term.rows.end.min(rows.end), ..*term };
+        if term.rows.is_empty() {
+            continue;
+        }
         // SAFETY: guaranteed by the caller.
         unsafe {
             match term.matrix.storage() {

@@ -8,34 +8,40 @@ const PART: usize = 256;
 
 /// The softmax of one row of logits, not yet divided by its sum.
 pub struct Distribution {
+    temperature: f32,
     /// The largest logit, after division by the temperature.
-    pub largest: f32,
-    /// Sum of `e^(logit - largest)`; NaN if a logit is NaN.
+    largest: f32,
+    /// Sum of `e^(logit / temperature - largest)`; NaN if a logit is NaN.
     pub total: f64,
     /// Sums of [`PART`] probabilities each.
     parts: Vec<f64>,
 }
 
 impl Distribution {
-    /// Divides `logits` by `temperature` in place and writes `e^(logit - largest)` to `weights`. A logit of
-    /// minus infinity has weight 0.
+    /// Writes `e^(logit / temperature - largest)` of each of `logits` to `weights`. A logit of minus infinity has
+    /// weight 0.
     ///
     /// # Panics
     /// If the lengths differ.
-    pub fn new(level: SimdLevel, logits: &mut [f32], temperature: f32, weights: &mut [f32]) -> Self {
+    pub fn new(level: SimdLevel, logits: &[f32], temperature: f32, weights: &mut [f32]) -> Self {
         assert_eq!(logits.len(), weights.len(), "a weight per logit");
-        let mut out =
-            Self { largest: f32::NEG_INFINITY, total: 0.0, parts: vec![0.0; logits.len().div_ceil(PART)] };
+        let parts = vec![0.0; logits.len().div_ceil(PART)];
+        let mut out = Self { temperature, largest: f32::NEG_INFINITY, total: 0.0, parts };
         let level = level.min(SimdLevel::detect());
         // SAFETY: the level was detected; both slices have the same length.
-        unsafe { level.run(SoftmaxKernel { logits, temperature, weights, out: &mut out }) };
+        unsafe { level.run(SoftmaxKernel { logits, weights, out: &mut out }) };
         out.total = out.parts.iter().sum();
         out
     }
 
-    /// Returns ln p of a token whose logit, divided by the temperature, is `logit`.
+    /// Returns the first of the likeliest tokens, given the same logits. Returns `None` if all of them are NaN.
+    pub fn likeliest(&self, logits: &[f32]) -> Option<usize> {
+        logits.iter().position(|logit| logit / self.temperature == self.largest)
+    }
+
+    /// Returns ln p of a token with this logit.
     pub fn logprob(&self, logit: f32) -> f32 {
-        (f64::from(logit) - f64::from(self.largest) - self.total.ln()) as f32
+        (f64::from(logit / self.temperature) - f64::from(self.largest) - self.total.ln()) as f32
     }
 
     /// Samples the token at which the running sum of `weights` exceeds the fraction `quantile` (in [0, 1)) of
@@ -70,8 +76,7 @@ impl Distribution {
 }
 
 struct SoftmaxKernel<'a> {
-    logits: &'a mut [f32],
-    temperature: f32,
+    logits: &'a [f32],
     weights: &'a mut [f32],
     out: &'a mut Distribution,
 }
@@ -81,31 +86,24 @@ impl Kernel for SoftmaxKernel<'_> {
     unsafe fn run<S: Simd>(self) {
         let count = self.logits.len();
         let whole = count / S::LANES * S::LANES;
-        // SAFETY: vectors below `whole` are within both slices.
+        // The remaining numbers as one padded vector.
+        let mut rest = [f32::NEG_INFINITY; 16];
+        rest[..count - whole].copy_from_slice(&self.logits[whole..]);
+        // SAFETY: vectors below `whole` are within both slices; no vector is longer than `rest`.
         unsafe {
-            let divisor = S::splat(self.temperature);
-            let mut most = S::splat(f32::NEG_INFINITY);
+            let divisor = S::splat(self.out.temperature);
+            let mut most = S::div(S::load(rest.as_ptr()), divisor);
             for offset in (0..whole).step_by(S::LANES) {
-                let address = self.logits.as_mut_ptr().add(offset);
-                let z = S::div(S::load(address), divisor);
-                S::store(address, z);
-                most = S::max(z, most);
+                most = S::max(S::div(S::load(self.logits.as_ptr().add(offset)), divisor), most);
             }
-            let mut largest = S::largest(most);
-            for z in &mut self.logits[whole..] {
-                *z /= self.temperature;
-                largest = largest.max(*z);
-            }
-            self.out.largest = largest;
-            let shift = S::splat(largest);
+            self.out.largest = S::largest(most);
+            let shift = S::splat(self.out.largest);
             for offset in (0..whole).step_by(S::LANES) {
-                let e = S::exp(S::sub(S::load(self.logits.as_ptr().add(offset)), shift));
-                S::store(self.weights.as_mut_ptr().add(offset), e);
+                let z = S::div(S::load(self.logits.as_ptr().add(offset)), divisor);
+                S::store(self.weights.as_mut_ptr().add(offset), S::exp(S::sub(z, shift)));
             }
-            // The remaining numbers as one padded vector.
-            let mut rest = [f32::NEG_INFINITY; 16];
-            rest[..count - whole].copy_from_slice(&self.logits[whole..]);
-            S::store(rest.as_mut_ptr(), S::exp(S::sub(S::load(rest.as_ptr()), shift)));
+            let z = S::div(S::load(rest.as_ptr()), divisor);
+            S::store(rest.as_mut_ptr(), S::exp(S::sub(z, shift)));
             self.weights[whole..].copy_from_slice(&rest[..count - whole]);
         }
         let parts = self.weights.chunks_mut(PART).zip(self.logits.chunks(PART));

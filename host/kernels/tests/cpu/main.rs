@@ -324,7 +324,7 @@ proptest! {
         let exact: Vec<f64> = logits.iter().map(|z| (f64::from(*z) / f64::from(temperature)).exp()).collect();
         let total: f64 = exact.iter().sum();
         let mut weights = vec![0f32; count];
-        let distribution = Distribution::new(level, &mut logits, temperature, &mut weights);
+        let distribution = Distribution::new(level, &logits, temperature, &mut weights);
         for i in 0..count {
             let p = exact[i] / total;
             prop_assert!((f64::from(weights[i]) / distribution.total - p).abs() < 1e-6);
@@ -332,6 +332,8 @@ proptest! {
                 prop_assert!((f64::from(distribution.logprob(logits[i])) - p.ln()).abs() < 2e-5);
             }
         }
+        let likeliest = distribution.likeliest(&logits).unwrap();
+        prop_assert!(logits.iter().all(|logit| logit / temperature <= logits[likeliest] / temperature));
         let sampled = distribution.sample(&weights, quantile).unwrap();
         prop_assert!(weights[sampled] > 0.0);
         let below: f64 = exact[..sampled].iter().sum();
@@ -340,20 +342,48 @@ proptest! {
 }
 
 #[test]
+fn rows_that_threads_share_have_the_bits_of_one_thread() {
+    const ROWS: usize = 50;
+    const INPUTS: usize = 33;
+    let x = random_numbers(ROWS * INPUTS, 1);
+    for (outputs, level) in [1, 20, 60].into_iter().flat_map(|outputs| LEVELS.map(|level| (outputs, level))) {
+        let run = |threads| {
+            let cpu = Cpu::with_level(threads, level).unwrap();
+            let pack = |seed| {
+                let values = random_numbers(outputs * INPUTS, seed);
+                Matrix::pack(&cpu, &values, outputs, INPUTS, WeightFormat::F32)
+            };
+            let (base, first, second) = (pack(2), pack(3), pack(4));
+            let term = |rows, matrix| Term { rows, x: &x, stride: INPUTS, offset: 0, matrix };
+            // Two adapters, one of them with rows on both sides of every border between parts.
+            let terms = [term(0..ROWS, &base), term(3..41, &first), term(41..42, &second)];
+            let product = Product { rows: 0..ROWS, terms: &terms, epilogue: Epilogue::Store, offset: 0 };
+            let mut out = vec![0f32; ROWS * outputs];
+            cpu.products(&[product], &mut out, outputs);
+            out
+        };
+        let alone = run(1);
+        for threads in [2, 3, 8] {
+            assert_eq!(run(threads), alone, "{outputs} outputs, {threads} threads, {level}");
+        }
+    }
+}
+
+#[test]
 fn logits_that_are_not_finite_have_no_sample() {
     for bad in [f32::NAN, f32::INFINITY] {
-        let mut logits = vec![0.0, bad, 1.0];
+        let logits = [0.0, bad, 1.0];
         let mut weights = vec![0f32; 3];
-        let distribution = Distribution::new(SimdLevel::detect(), &mut logits, 1.0, &mut weights);
+        let distribution = Distribution::new(SimdLevel::detect(), &logits, 1.0, &mut weights);
         assert_eq!(distribution.sample(&weights, 0.5), None);
     }
 }
 
 #[test]
 fn samples_at_the_ends_of_a_distribution_have_a_probability() {
-    let mut logits = vec![f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY];
+    let logits = [f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY];
     let mut weights = vec![0f32; 5];
-    let distribution = Distribution::new(SimdLevel::detect(), &mut logits, 1.0, &mut weights);
+    let distribution = Distribution::new(SimdLevel::detect(), &logits, 1.0, &mut weights);
     assert_eq!(distribution.sample(&weights, 0.0), Some(1));
     assert_eq!(distribution.sample(&weights, 0.5), Some(3));
     assert_eq!(distribution.sample(&weights, 1.0 - f64::EPSILON / 2.0), Some(3));
