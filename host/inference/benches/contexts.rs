@@ -15,14 +15,17 @@ mod common;
 use std::time::{Duration, Instant};
 
 use pl_inference::{EngineCommand, LlmEngineConfig};
-use pl_kernels::cpu::{BLOCK, Heads, KvCache};
+use pl_kernels::cpu::BLOCK;
 use pl_model::{Config, Model};
 use pl_types::{Generate, ModelDtype, Request, Sampling};
 use serde_json::json;
 use tch::Device;
 use tokio::runtime::Runtime;
 
-use common::{layer_numbers, model_path, numbers, request, start_engine, stored_bytes, without_ends};
+use common::{
+    block_bytes, layer_numbers, model_path, numbers, request, start_engine, stored_bytes, token_bytes,
+    without_ends,
+};
 
 const CONTEXTS: &str = "256,2048,8192";
 /// Tokens of the completions whose times are subtracted from each other. What is left are passes alone.
@@ -106,7 +109,7 @@ fn measure(model: &Model, dtype: ModelDtype, weight_bytes: f64, context: u32) {
         // Mean number of tokens that the passes in between attend to, by completion.
         let attended = f64::from(prompt) + f64::from(FEW + NEW - 1) / 2.0;
         let own = (attended - f64::from(prompt)) * rows;
-        let token_bytes = cache(config).block_bytes() as f64 / BLOCK as f64;
+        let token_bytes = token_bytes(config);
         println!(
             "{}",
             json!({
@@ -156,22 +159,12 @@ fn attention_operations(config: &Config, pairs: f64) -> f64 {
     4.0 * (config.q_width() * config.layers as i64) as f64 * pairs
 }
 
-/// Returns an empty cache of the model.
-fn cache(config: &Config) -> KvCache {
-    let heads = Heads {
-        heads: config.heads as usize,
-        kv_heads: config.kv_heads as usize,
-        dim: config.head_dim as usize,
-    };
-    KvCache::new(heads, config.layers)
-}
-
 /// Returns the size in bytes, in whole MiB as workflows state it, of a KV cache for all completions of one prompt.
 fn kv_cache(config: &Config, prompt: u32) -> u64 {
     // Of each completion: a copy of the prompt's last block, and a block to grow into.
     let own = SIBLINGS as usize * ((NEW as usize).div_ceil(BLOCK) + 2);
     let blocks = (prompt as usize).div_ceil(BLOCK) + own;
-    ((blocks * cache(config).block_bytes()) as u64).next_multiple_of(1 << 20)
+    ((blocks * block_bytes(config)) as u64).next_multiple_of(1 << 20)
 }
 
 /// Returns the largest amount of memory in bytes that the process has had so far. Returns `None` where the system does not tell.

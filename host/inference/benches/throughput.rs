@@ -6,7 +6,8 @@
 //! grammar end before their length.
 //!
 //! With `PL_HOST_BENCH_ROWS=1,16,64` it prints instead how long a pass with each of these numbers of completions takes, without
-//! prompts, and how fast prompts of 256 tokens alone are: f32 with one adapter and with two, as runs have them on a CPU.
+//! prompts, and how fast prompts of 256 tokens alone are: weights as in the file, with one adapter and with two, as runs that train
+//! adapters have them on a CPU.
 //! `cargo xtask bench rollouts` compares a run's passes with them.
 
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run stops with the reason")]
@@ -25,7 +26,7 @@ use serde_json::json;
 use tch::Device;
 use tokio::runtime::Runtime;
 
-use common::{model_path, numbers, request, stored_bytes, without_ends};
+use common::{layer_numbers, model_path, numbers, request, stored_bytes, token_bytes, without_ends};
 
 const PROMPT: u32 = 32;
 const NEW: u32 = 128;
@@ -127,6 +128,7 @@ fn main() {
         let Figures { rate, cpu_seconds, lengths } = run(case, &model, None);
         // The same without masks, with completions of the same lengths.
         let unmasked = case.grammar.map(|_| run(case, &model, Some(&lengths)).rate);
+        let bytes = stored_bytes(&path, &model.config, case.dtype);
         println!(
             "{}",
             json!({
@@ -134,7 +136,8 @@ fn main() {
                 "tokens_per_second": rate,
                 "cpu_seconds": cpu_seconds,
                 "unmasked_tokens_per_second": unmasked,
-                "machine_allows": machine.allows(&model.config, case, stored_bytes(&path, &model.config, case.dtype)),
+                "machine_allows": machine.allows(&model.config, case, bytes),
+                "machine_allows_with_attention": machine.allows_with_attention(&model.config, case, bytes, &lengths),
             })
         );
     }
@@ -145,12 +148,12 @@ fn print_pass_times(path: &Path, rows: &[u32]) {
     const FEW: u32 = NEW / 4;
     const PROMPTS: u32 = 8;
     const LONG_PROMPT: u32 = 256;
-    let model = Model::load(path, Device::Cpu, ModelDtype::F32).expect("the model");
+    let model = Model::load(path, Device::Cpu, ModelDtype::File).expect("the model");
     let runtime = Runtime::new().expect("a runtime");
     let slots = rows.iter().copied().max().unwrap_or(1).max(PROMPTS) as usize;
     let sampling = Sampling { logit_bias: without_ends(&model), ..Sampling::default() };
     for adapters in [1, 2] {
-        let engine = start_engine(&model, ModelDtype::F32, adapters, slots);
+        let engine = start_engine(&model, ModelDtype::File, adapters, slots);
         let seconds = |count: u32, prompt: u32, new: u32| {
             let times = (0..RUNS).map(|_| {
                 engine.command(EngineCommand::ClearPrefixes).expect("an engine");
@@ -173,11 +176,11 @@ fn print_pass_times(path: &Path, rows: &[u32]) {
         for rows in rows {
             // Both have the same prompts, and the same passes in which these and completions begin and end.
             let pass = (seconds(*rows, PROMPT, NEW) - seconds(*rows, PROMPT, FEW)) / f64::from(NEW - FEW);
-            let name = format!("pass/{rows}/f32, {adapters} adapters");
+            let name = format!("pass/{rows}/file, {adapters} adapters");
             println!("{}", json!({ "name": name, "adapters": adapters, "rows": rows, "pass_seconds": pass }));
         }
         let rate = f64::from(PROMPTS * LONG_PROMPT) / seconds(PROMPTS, LONG_PROMPT, 1);
-        let name = format!("prefill/f32, {adapters} adapters");
+        let name = format!("prefill/file, {adapters} adapters");
         println!("{}", json!({ "name": name, "adapters": adapters, "prefilled_tokens_per_second": rate }));
     }
 }
@@ -258,6 +261,20 @@ impl Machine {
         let reading = bytes / (self.read * 1e9);
         let multiplying = 2.0 * numbers(config) * rows / (self.products * 1e9);
         rows / reading.max(multiplying)
+    }
+
+    /// The same with the other work that there is: each step also reads the keys and values of its contexts, and the prompts of
+    /// completions with these lengths are fed first.
+    fn allows_with_attention(&self, config: &Config, case: &Case, bytes: f64, lengths: &[u32]) -> f64 {
+        let prompt = f64::from(PROMPT);
+        let lengths = || lengths.iter().copied().map(f64::from);
+        let tokens: f64 = lengths().sum();
+        // A token attends to its prompt and, in the mean, to half of its completion.
+        let attended: f64 = lengths().map(|length| length * (prompt + length / 2.0)).sum();
+        let read = bytes * tokens / case.slots as f64 + token_bytes(config) * attended;
+        let multiplying = 2.0 * numbers(config) * tokens / (self.products * 1e9);
+        let prompts = 2.0 * layer_numbers(config) * prompt * lengths().count() as f64 / (self.products * 1e9);
+        tokens / (multiplying.max(read / (self.read * 1e9)) + prompts)
     }
 }
 

@@ -59,7 +59,7 @@ fn ours(bencher: Bencher<'_, '_>, (count, length): (usize, usize), level: SimdLe
     let (mut out, mut logsumexp) = (vec![0f32; q.len()], vec![0f32; tokens * HEADS.heads]);
     let [mut dq, mut dk, mut dv] = [&q, &k, &k].map(|x| vec![0f32; x.len()]);
     let attention = FlashAttention { heads: HEADS, causal: true, sequences: &sequences, q: &q, k: &k, v: &k };
-    let workers = Workers::with_level(level, &one_thread);
+    let workers = Workers::with_level(level, 1, &one_thread);
     bencher.counter(ItemsCount::new(tokens)).bench_local(|| {
         attention.forward(workers, &mut out, &mut logsumexp);
         let results = FlashResults { out: &out, gradient: &q, logsumexp: &logsumexp };
@@ -123,7 +123,7 @@ fn products(
     let mut out = vec![0f32; rows * columns];
     bencher
         .counter(ItemsCount::new(2 * rows * columns * terms))
-        .bench_local(|| multiply(Workers::new(&one_thread), a, b, &mut out, columns, false));
+        .bench_local(|| multiply(Workers::new(1, &one_thread), a, b, &mut out, columns, false));
 }
 
 #[divan::bench(args = SHAPES, sample_count = 10, sample_size = 1)]

@@ -35,18 +35,19 @@ pub type ParallelFor<'a> = &'a dyn Fn(usize, &(dyn Fn(usize) + Sync));
 #[derive(Clone, Copy)]
 pub struct Workers<'a> {
     level: SimdLevel,
+    threads: usize,
     parallel_for: ParallelFor<'a>,
 }
 
 impl<'a> Workers<'a> {
-    /// Uses the best instructions of this CPU.
-    pub fn new(parallel_for: ParallelFor<'a>) -> Self {
-        Self { level: SimdLevel::detect(), parallel_for }
+    /// Uses the best instructions of this CPU. `parallel_for` has this number of threads.
+    pub fn new(threads: usize, parallel_for: ParallelFor<'a>) -> Self {
+        Self::with_level(SimdLevel::detect(), threads, parallel_for)
     }
 
-    /// Uses at most the instructions of `level`.
-    pub fn with_level(level: SimdLevel, parallel_for: ParallelFor<'a>) -> Self {
-        Self { level: level.min(SimdLevel::detect()), parallel_for }
+    /// Same as [`new`](Self::new), with at most the instructions of `level`.
+    pub fn with_level(level: SimdLevel, threads: usize, parallel_for: ParallelFor<'a>) -> Self {
+        Self { level: level.min(SimdLevel::detect()), threads, parallel_for }
     }
 }
 

@@ -234,6 +234,17 @@ pub const EXPERIMENTS: &[Experiment] = &[
             stale("8-corrected", &["train.schedule=async", "train.staleness=8", RECOMPUTED, TRUNCATED]),
         ],
     ),
+    Experiment {
+        settings: &["test.limit=100"],
+        ..experiment(
+            "quantised",
+            10,
+            &[
+                Arm { name: "f32", file: "math.mas", settings: &["base.dtype=f32"], control: None },
+                Arm { name: "q8", file: "math.mas", settings: &["base.dtype=q8"], control: Some("f32") },
+            ],
+        )
+    },
 ];
 
 #[cfg(test)]

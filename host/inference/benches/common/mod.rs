@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
-use pl_kernels::cpu::GroupFormat;
+use pl_kernels::cpu::{BLOCK, GroupFormat, Heads, KvCache};
 use pl_model::{Adapter, Config, Model, Projection, TensorSet};
 use pl_types::{ModelDtype, Request, Sampling};
 
@@ -74,6 +74,21 @@ pub fn layer_numbers(config: &Config) -> f64 {
 /// Returns the number of weights that a step multiplies by: those of the layers, and the output matrix.
 pub fn numbers(config: &Config) -> f64 {
     layer_numbers(config) + (config.vocab * config.hidden) as f64
+}
+
+/// Returns the size in bytes of a block of the KV cache.
+pub fn block_bytes(config: &Config) -> usize {
+    let heads = Heads {
+        heads: config.heads as usize,
+        kv_heads: config.kv_heads as usize,
+        dim: config.head_dim as usize,
+    };
+    KvCache::new(heads, config.layers).block_bytes()
+}
+
+/// Returns the size in bytes of the keys and values of a token.
+pub fn token_bytes(config: &Config) -> f64 {
+    block_bytes(config) as f64 / BLOCK as f64
 }
 
 /// Returns the size in bytes of the weights that a step reads.

@@ -6,7 +6,7 @@ use pl_kernels::cpu::matmul::{MatrixView, blocks};
 use proptest::prelude::*;
 
 use crate::random_numbers;
-use crate::training::{one_thread, threads};
+use crate::training::{THREADS, one_thread, threads};
 
 /// A matrix `[rows, columns]` with contiguous rows or columns, `gap` numbers apart.
 struct Memory {
@@ -78,7 +78,7 @@ proptest! {
         let before = random_numbers(rows * stride, 3);
         for multiply in implementations() {
             let mut out = before.clone();
-            multiply(Workers::new(&threads), a.view(), b.view(), &mut out, stride, add);
+            multiply(Workers::new(THREADS, &threads), a.view(), b.view(), &mut out, stride, add);
             for row in 0..rows {
                 for column in 0..stride {
                     let [got, before] = [&out, &before].map(|numbers| f64::from(numbers[row * stride + column]));
@@ -102,7 +102,7 @@ proptest! {
                 let (a_part, b_part) = (part(&a, first), part(&b, offset));
                 let a = MatrixView { rows: row_count, numbers: &a_part, ..a.view() };
                 let b = MatrixView { rows: column_count, numbers: &b_part, ..b.view() };
-                multiply(Workers::new(&one_thread), a, b, &mut again[offset..], stride, add);
+                multiply(Workers::new(1, &one_thread), a, b, &mut again[offset..], stride, add);
                 for row in 0..row_count {
                     let elements = row * stride + offset..row * stride + columns;
                     prop_assert_eq!(&again[elements.clone()], &out[first * stride..][elements]);
@@ -117,7 +117,7 @@ proptest! {
 fn large_products_do_not_depend_on_the_threads() {
     let (a, b) = (Memory::random([700, 1200], true, 0, 1), Memory::random([1100, 1200], false, 0, 2));
     for multiply in implementations() {
-        let [many, one] = [Workers::new(&threads), Workers::new(&one_thread)].map(|workers| {
+        let [many, one] = [Workers::new(THREADS, &threads), Workers::new(1, &one_thread)].map(|workers| {
             let mut out = vec![0.0; a.rows * b.rows];
             multiply(workers, a.view(), b.view(), &mut out, b.rows, false);
             out
@@ -137,7 +137,7 @@ fn numbers_of_any_size_are_multiplied() {
         let one = |x: f32, y: f32| {
             let view = |numbers| MatrixView { numbers, rows: 1, columns: 1, row_stride: 1, column_stride: 1 };
             let mut out = [f32::NAN];
-            multiply(Workers::new(&one_thread), view(&[x]), view(&[y]), &mut out, 1, false);
+            multiply(Workers::new(1, &one_thread), view(&[x]), view(&[y]), &mut out, 1, false);
             out[0]
         };
         for (x, y) in [
@@ -164,7 +164,7 @@ fn sizes_that_do_not_match_are_refused() {
     let view =
         |numbers, columns| MatrixView { numbers, rows: 1, columns, row_stride: columns, column_stride: 1 };
     pl_kernels::cpu::matmul::multiply(
-        Workers::new(&one_thread),
+        Workers::new(1, &one_thread),
         view(&[1.0; 3], 3),
         view(&[1.0; 2], 2),
         &mut [0.0],

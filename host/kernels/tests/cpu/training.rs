@@ -15,11 +15,14 @@ fn numbers(count: usize, seed: u64, range: f32) -> Vec<f32> {
     random_numbers(count, seed).into_iter().map(|x| x * range).collect()
 }
 
-/// Three threads that take numbers as they come.
+/// Number of threads of [`threads`].
+pub(crate) const THREADS: usize = 3;
+
+/// Threads that take numbers as they come.
 pub(crate) fn threads(count: usize, body: &(dyn Fn(usize) + Sync)) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..3 {
+        for _ in 0..THREADS {
             scope.spawn(|| {
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
@@ -63,8 +66,8 @@ proptest! {
             fused::gate_backward(workers, &dy, &x, &up, &mut d_gate, &mut d_up);
             [out, d_gate, d_up]
         };
-        let got = run(Workers::with_level(level, &threads));
-        prop_assert_eq!(&got, &run(Workers::with_level(level, &one_thread)));
+        let got = run(Workers::with_level(level, THREADS, &threads));
+        prop_assert_eq!(&got, &run(Workers::with_level(level, 1, &one_thread)));
         let rows = x.iter().zip(&up).zip(&dy).map(|((x, up), dy)| {
             let [x, up, dy] = [x, up, dy].map(|x| f64::from(*x));
             let s = 1.0 / (1.0 + (-x).exp());
@@ -92,8 +95,8 @@ proptest! {
             fused::normalize_backward(workers, &dy, &x, &rstd, &gain, &mut dx);
             [out, dx]
         };
-        let got = run(Workers::with_level(level, &threads));
-        prop_assert_eq!(&got, &run(Workers::with_level(level, &one_thread)));
+        let got = run(Workers::with_level(level, THREADS, &threads));
+        prop_assert_eq!(&got, &run(Workers::with_level(level, 1, &one_thread)));
         let (mut out, mut dx) = (Vec::new(), Vec::new());
         for row in 0..rows {
             let r = f64::from(rstd[row]);
@@ -123,7 +126,7 @@ proptest! {
         };
         let cos: Vec<f32> = (0..rows).flat_map(|i| row(i, &f32::cos, 1.0)).collect();
         let sin: Vec<f32> = (0..rows).flat_map(|i| row(i, &f32::sin, -1.0)).collect();
-        let workers = Workers::with_level(level, &threads);
+        let workers = Workers::with_level(level, THREADS, &threads);
         let [mut out, mut back] = [(); 2].map(|()| vec![f32::NAN; x.len()]);
         fused::rotate(workers, &x, [&cos, &sin], width, false, &mut out);
         fused::rotate(workers, &out, [&cos, &sin], width, true, &mut back);
@@ -185,7 +188,7 @@ fn the_backward_pass_of_one_sequence_has_tasks_for_several_threads() {
     let [mut dq, mut dk, mut dv] = [&q, &k, &k].map(|x| vec![0f32; x.len()]);
     let results = FlashResults { out: &q, gradient: &q, logsumexp: &vec![5f32; 3 * length] };
     let gradients = FlashGradients { q: &mut dq, k: &mut dk, v: &mut dv };
-    attention.backward(Workers::new(&count), &results, gradients);
+    attention.backward(Workers::new(1, &count), &results, gradients);
     let loops = loops.into_inner().unwrap();
     assert!(!loops.is_empty() && loops.iter().all(|count| *count >= 4), "{loops:?}");
 }
@@ -213,8 +216,8 @@ fn check_attention(sizes: Heads, lengths: &[(usize, usize)], causal: bool, level
         attention.backward(workers, &results, FlashGradients { q: &mut dq, k: &mut dk, v: &mut dv });
         [out, sums, dq, dk, dv]
     };
-    let got = run(Workers::with_level(level, &threads));
-    assert_eq!(&got, &run(Workers::with_level(level, &one_thread)));
+    let got = run(Workers::with_level(level, THREADS, &threads));
+    assert_eq!(&got, &run(Workers::with_level(level, 1, &one_thread)));
 
     let mut expected = [q.len(), queries * heads, q.len(), k.len(), v.len()].map(|len| vec![0f64; len]);
     // Squares of the terms of gradients of keys, before differences cancel: a query with one key adds 0 and its rounding.

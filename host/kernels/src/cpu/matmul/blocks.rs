@@ -15,11 +15,11 @@ use crate::cpu::Workers;
 use crate::cpu::thread_pool::DisjointSlice;
 
 /// Largest numbers of rows and columns of a block: larger ones are hardly faster.
-const LARGEST: [usize; 2] = [512, 1024];
+const LARGEST: [usize; 2] = [1024, 1024];
 /// Smallest numbers of rows and columns of a block that is made for the sake of more blocks.
 const SMALLEST: [usize; 2] = [128, 256];
-/// Number of blocks from which on no more are made.
-const ENOUGH: usize = 8;
+/// Number of blocks of each thread from which on no more are made. Each block packs its rows of both matrices anew.
+const ENOUGH: usize = 2;
 /// Largest number of terms that are added up at a time.
 const TERMS: usize = 512;
 /// Largest number of elements of a block for which the crate has kernels of another kind.
@@ -45,7 +45,8 @@ fn is_tried_out() -> bool {
     }
     let (ones, mut out) = (vec![1.0; SIZE * TERMS], vec![0.0; SIZE * SIZE]);
     let ones = MatrixView { numbers: &ones, rows: SIZE, columns: TERMS, row_stride: TERMS, column_stride: 1 };
-    multiply(Workers::new(&|count, body| (0..count).for_each(body)), ones, ones, &mut out, SIZE, false);
+    let workers = Workers::new(1, &|count, body| (0..count).for_each(body));
+    multiply(workers, ones, ones, &mut out, SIZE, false);
     out.iter().all(|sum| *sum == TERMS as f32)
 }
 
@@ -64,7 +65,7 @@ pub fn multiply(
     if !super::check(&a, &b, out, stride, add) {
         return;
     }
-    let [height, width] = block_size([a.rows, b.rows]);
+    let [height, width] = block_size([a.rows, b.rows], workers.threads);
     let across = b.rows.div_ceil(width);
     let out = DisjointSlice::new(out);
     (workers.parallel_for)(a.rows.div_ceil(height) * across, &|block| {
@@ -88,12 +89,12 @@ pub fn multiply(
     });
 }
 
-/// Returns the rows and columns of a block of a result with these.
-fn block_size(shape: [usize; 2]) -> [usize; 2] {
+/// Returns the rows and columns of a block of a result with these, for a number of threads.
+fn block_size(shape: [usize; 2], threads: usize) -> [usize; 2] {
     // Of about the same size, without a small rest.
     let mut size = [0, 1].map(|i| shape[i].div_ceil(shape[i].div_ceil(LARGEST[i])));
     let count = |size: [usize; 2]| shape[0].div_ceil(size[0]) * shape[1].div_ceil(size[1]);
-    while count(size) < ENOUGH {
+    while count(size) < ENOUGH * threads {
         // The longer side, measured by the smallest one.
         let i = usize::from(size[1] * SMALLEST[0] > size[0] * SMALLEST[1]);
         if size[i] < 2 * SMALLEST[i] {
@@ -254,17 +255,20 @@ mod tests {
 
     #[test]
     fn results_are_divided_into_enough_blocks_unless_they_are_small() {
-        for (shape, expected) in [
-            ([1, 1], [1, 1]),
-            ([100, 200], [100, 200]),
-            ([2048, 576], [256, 576]),
-            ([576, 16], [144, 16]),
-            ([1025, 2050], [342, 684]),
-            ([16, 576], [16, 288]),
-            ([512, 49_152], [512, 1024]),
-            ([49_152, 576], [512, 576]),
+        for (shape, threads, expected) in [
+            ([1, 1], 2, [1, 1]),
+            ([100, 200], 2, [100, 200]),
+            ([2048, 576], 1, [1024, 576]),
+            ([2048, 576], 2, [512, 576]),
+            ([2048, 576], 4, [256, 576]),
+            ([2048, 576], 64, [128, 288]),
+            ([576, 16], 2, [144, 16]),
+            ([1025, 2050], 2, [513, 684]),
+            ([16, 576], 2, [16, 288]),
+            ([512, 49_152], 2, [512, 1024]),
+            ([49_152, 576], 2, [1024, 576]),
         ] {
-            assert_eq!(block_size(shape), expected, "{shape:?}");
+            assert_eq!(block_size(shape, threads), expected, "{shape:?}, {threads} threads");
         }
     }
 }
