@@ -89,9 +89,10 @@ pub(super) const RUN: &[Setting] = &[
         "isolation",
         SettingKind::Choice(ISOLATIONS),
         DefaultValue::Word("instance"),
-        "Wall around each job of the `wasm` backend. `instance` by default: the instance alone is a complete sandbox. \
-         `process` adds a second wall. A job costs less than a millisecond more, but with many jobs beside generation on the same \
-         cores a step is faster: memory that a new instance writes to holds up the threads of its own process alone.",
+        "Wall around each job of the `wasm` backend. `instance` by default: the instance alone is a complete sandbox, and needs no \
+         further processes. `process` adds a second wall, less than a millisecond to a job, and memory of its own for each worker. Use it \
+         if many jobs run beside generation on the same cores: pages that a job writes to make Linux interrupt all threads of its \
+         process (TLB shootdowns), which then are not those that generate.",
     ),
     setting(
         B::Sandbox,

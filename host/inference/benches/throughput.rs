@@ -263,8 +263,8 @@ impl Machine {
         rows / reading.max(multiplying)
     }
 
-    /// The same with the other work that there is: each step also reads the keys and values of its contexts, and the prompts of
-    /// completions with these lengths are fed first.
+    /// The same with the other work that there is: each step also reads the keys and values of its contexts, and multiplies by the
+    /// prompts of completions with these lengths.
     fn allows_with_attention(&self, config: &Config, case: &Case, bytes: f64, lengths: &[u32]) -> f64 {
         let prompt = f64::from(PROMPT);
         let lengths = || lengths.iter().copied().map(f64::from);
@@ -274,7 +274,7 @@ impl Machine {
         let read = bytes * tokens / case.slots as f64 + token_bytes(config) * attended;
         let multiplying = 2.0 * numbers(config) * tokens / (self.products * 1e9);
         let prompts = 2.0 * layer_numbers(config) * prompt * lengths().count() as f64 / (self.products * 1e9);
-        tokens / (multiplying.max(read / (self.read * 1e9)) + prompts)
+        tokens / (multiplying + prompts).max(read / (self.read * 1e9))
     }
 }
 

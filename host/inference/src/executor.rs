@@ -89,7 +89,7 @@ pub(crate) trait Executor: Sized {
     fn block_bytes(&self, base: &BaseModel) -> usize;
     /// Creates a cache of at most `blocks` blocks.
     fn new_cache(&self, base: &BaseModel, blocks: usize) -> Result<Self::Cache, ExecutorError>;
-    /// Gives the memory of a cache back. Its contents are lost.
+    /// Gives the memory of a cache back, and memory that the executor keeps between steps. The cache's contents are lost.
     fn release_cache(&self, cache: &mut Self::Cache);
     /// Takes the memory of a cache again. Does nothing if it has it.
     fn restore_cache(&self, cache: &mut Self::Cache) -> Result<(), ExecutorError>;

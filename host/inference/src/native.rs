@@ -28,6 +28,9 @@ pub(crate) struct Native {
     logits: Cell<Vec<f32>>,
 }
 
+/// Largest number of logits whose memory is kept (64 MiB): a pass that scores a prompt has more than one that samples.
+const KEPT_LOGITS: usize = 16 << 20;
+
 impl Native {
     pub(crate) fn new(threads: usize) -> Result<Self, ExecutorError> {
         Ok(Self { cpu: Cpu::new(threads).map_err(ExecutorError::Threads)?, logits: Cell::default() })
@@ -237,7 +240,9 @@ impl Executor for Native {
             let token = BUFFERS.with_borrow_mut(|buffers| sample_token(level, logits, buffers, request));
             let _ = sampled[i].set(token.map(|token| SampledToken { value, ..token }));
         });
-        self.logits.set(values);
+        if values.capacity() <= KEPT_LOGITS {
+            self.logits.set(values);
+        }
         Ok(sampled.into_iter().map(|cell| cell.into_inner().flatten()).collect())
     }
 

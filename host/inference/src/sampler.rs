@@ -239,6 +239,38 @@ mod tests {
     }
 
     #[test]
+    fn buffers_of_one_row_leave_nothing_for_the_next() {
+        let biased = Sampling { logit_bias: vec![(0, 9.0)].into(), ..Sampling::with_temperature(0.0) };
+        let plain = Sampling::with_temperature(0.0);
+        let mut buffers = SampleBuffers::default();
+        for (logits, sampling, token) in [
+            (&[1.0, 2.0, 0.0][..], &biased, 0),
+            (&[1.0, 2.0, 0.0], &plain, 1),
+            (&[0.0, 1.0], &plain, 1),
+            (&[0.0, 1.0, 2.0, 3.0], &biased, 0),
+        ] {
+            let request = SampleRequest {
+                row: 0,
+                sampling,
+                mask: None,
+                prompt: &[],
+                completion: &[],
+                choice: TokenChoice::Greedy,
+                top: 0,
+                value_head: None,
+            };
+            let sampled = sample_token(SimdLevel::detect(), logits, &mut buffers, &request).unwrap();
+            assert_eq!(
+                sampled,
+                sample(logits, sampling, TokenChoice::Greedy, &[])
+                    .map(|own| SampledToken { top: Vec::new(), ..own })
+                    .unwrap()
+            );
+            assert_eq!(sampled.token, token);
+        }
+    }
+
+    #[test]
     fn a_given_token_is_scored_even_if_its_bias_excludes_it() {
         let sampling = Sampling { logit_bias: vec![(0, f32::NEG_INFINITY)].into(), ..Sampling::default() };
         let sampled = sample(&[1.0, 1.0, 1.0], &sampling, TokenChoice::Given(1), &[]).unwrap();

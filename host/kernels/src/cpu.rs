@@ -40,7 +40,7 @@ pub struct Workers<'a> {
 }
 
 impl<'a> Workers<'a> {
-    /// Uses the best instructions of this CPU. `parallel_for` has this number of threads.
+    /// Uses the best instructions of this CPU, and `parallel_for`, which has at most `threads` threads.
     pub fn new(threads: usize, parallel_for: ParallelFor<'a>) -> Self {
         Self::with_level(SimdLevel::detect(), threads, parallel_for)
     }

@@ -237,7 +237,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         settings: &["test.limit=100"],
         ..experiment(
-            "quantised",
+            "q8",
             10,
             &[
                 Arm { name: "f32", file: "math.mas", settings: &["base.dtype=f32"], control: None },

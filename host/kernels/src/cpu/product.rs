@@ -2,9 +2,9 @@
 //!
 //! An output row is the sum of [`Term`]s: the base weights for all rows, and for ranges of rows the second
 //! factor of an adapter, whose input is the output of the first factor. A task computes one panel of outputs
-//! for all rows, or for a part of them if there are fewer panels than threads: blocks of up to [`Simd::ROWS`] rows keep their sums in registers while the panel's weights are
-//! read, a stride of inputs at a time, so that the weights are still in the cache for the next block of rows.
-//! Every sum runs over the inputs in order, term by term, with one rounding each.
+//! for all rows, or for a part of them if there are few panels for many threads: blocks of up to [`Simd::ROWS`]
+//! rows keep their sums in registers while the panel's weights are read, a stride of inputs at a time, so that the
+//! weights are still in the cache for the next block of rows. Every sum runs over the inputs in order, term by term, with one rounding each.
 //!
 //! Quantized weights are unpacked in registers if there are few rows, otherwise a stride at a time into memory that stays
 //! in the cache. Both give the bits of the same weights in f32.
@@ -28,9 +28,9 @@ pub(crate) const STRIDE: usize = MAX_BLOCK;
 const SHORT_STRIDE: usize = 64;
 /// Number of rows that are many: a pass over them takes longer than memory takes to send the weights of the next one.
 const MANY_ROWS: usize = 9;
-/// Smallest number of runs of panels for each thread, so that threads end at about the same time.
+/// Smallest number of runs of tasks for each thread, so that threads end at about the same time.
 const RUNS: usize = 3;
-/// Largest number of panels that a thread computes one after another. While it computes one, it prefetches the next, which
+/// Largest number of tasks that a thread does one after another. While it computes a panel, it prefetches the next one, which
 /// follows in memory.
 const LONGEST_RUN: usize = 8;
 /// Smallest number of rows that are worth a task of their own.
@@ -102,7 +102,7 @@ impl Cpu {
         let length = run_length(tasks.len(), scratch.len());
         self.pool.for_each(tasks.len().div_ceil(length), |thread, run| {
             for task in tasks[run * length..].iter().take(length) {
-                let kernel = PanelKernel { task, out, stride, scratch: &scratch[thread] };
+                let kernel = TaskKernel { task, out, stride, scratch: &scratch[thread] };
                 // SAFETY: the level was detected; shapes were checked above; no two tasks share outputs.
                 unsafe { level.run(kernel) };
             }
@@ -117,15 +117,16 @@ struct Task<'a> {
     rows: Range<usize>,
 }
 
-/// Divides products into tasks for a number of threads. Rows are divided only if there are fewer panels than threads, as those of
-/// an adapter's first factor: each part of them reads all weights.
+/// Divides products into tasks for a number of threads. Rows are divided only if there are at least twice as many threads as panels,
+/// as for an adapter's first factor: each part of them reads all weights.
 fn divide<'a>(products: &'a [Product<'a>], threads: usize) -> Vec<Task<'a>> {
     let panels: usize = products.iter().map(Product::panels).sum();
     let parts = (threads / panels.max(1)).max(1);
     let mut tasks = Vec::with_capacity(panels * parts);
     for product in products {
         let Range { start, end } = product.rows;
-        let count = product.rows.len().div_ceil(parts).max(FEWEST_ROWS);
+        let parts = parts.min(product.rows.len() / FEWEST_ROWS).max(1);
+        let count = product.rows.len().div_ceil(parts).max(1);
         for panel in 0..product.panels() {
             let rows = (start..end).step_by(count).map(|first| first..end.min(first + count));
             tasks.extend(rows.map(|rows| Task { product, panel, rows }));
@@ -134,12 +135,16 @@ fn divide<'a>(products: &'a [Product<'a>], threads: usize) -> Vec<Task<'a>> {
     tasks
 }
 
-/// Returns the number of tasks that a thread does one after another: the largest with which the thread with most tasks has as few
-/// as possible.
+/// Returns the number of tasks that a thread does one after another: the largest with which no thread has a fiftieth more of them than
+/// if they were divided evenly.
 fn run_length(tasks: usize, threads: usize) -> usize {
     let longest = (tasks / (RUNS * threads)).clamp(1, LONGEST_RUN);
-    let most = |length: &usize| tasks.div_ceil(*length).div_ceil(threads) * length;
-    (1..=longest).rev().min_by_key(most).unwrap_or(1)
+    let fewest = tasks.div_ceil(threads);
+    let is_even = |length: &usize| {
+        let most = tasks.div_ceil(*length).div_ceil(threads) * length;
+        (most - fewest) * 50 <= fewest
+    };
+    (1..=longest).rev().find(is_even).unwrap_or(1)
 }
 
 impl Product<'_> {
@@ -168,14 +173,14 @@ impl Product<'_> {
 }
 
 /// Computation of a task.
-struct PanelKernel<'a> {
+struct TaskKernel<'a> {
     task: &'a Task<'a>,
     out: DisjointSlice<'a, f32>,
     stride: usize,
     scratch: &'a Scratch,
 }
 
-impl Kernel for PanelKernel<'_> {
+impl Kernel for TaskKernel<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let width = 2 * S::LANES;
@@ -510,5 +515,44 @@ impl<W: WeightStorage, const M: usize> Kernel for BlockKernel<W, M> {
             }
             store_sums::<S, M>(sums, &c);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_long_and_leave_no_thread_without_work() {
+        for (tasks, threads, length) in [
+            (0, 2, 1),
+            (1, 2, 1),
+            (18, 2, 3),
+            (19, 2, 2),
+            (18, 4, 1),
+            (48, 2, 8),
+            (1536, 2, 8),
+            // The output matrix of Qwen2.5, whose rest is small.
+            (4748, 4, 8),
+        ] {
+            assert_eq!(run_length(tasks, threads), length, "{tasks} tasks, {threads} threads");
+        }
+    }
+
+    #[test]
+    fn rows_are_divided_if_there_are_threads_for_them() {
+        let cpu = Cpu::with_level(1, super::super::SimdLevel::Portable).unwrap();
+        let matrix = Matrix::pack(&cpu, &[0.0; 20], 20, 1, WeightFormat::F32);
+        let parts = |count: usize, threads| -> Vec<(usize, Range<usize>)> {
+            let rows = 3..3 + count;
+            let term = Term { rows: rows.clone(), x: &[], stride: 1, offset: 0, matrix: &matrix };
+            let product = Product { rows, terms: &[term], epilogue: Epilogue::Store, offset: 0 };
+            divide(&[product], threads).into_iter().map(|task| (task.panel, task.rows)).collect()
+        };
+        // Two panels of 16.
+        assert_eq!(parts(32, 3), [(0, 3..35), (1, 3..35)]);
+        assert_eq!(parts(17, 4), [(0, 3..12), (0, 12..20), (1, 3..12), (1, 12..20)]);
+        assert_eq!(parts(15, 8), [(0, 3..18), (1, 3..18)]);
+        assert_eq!(parts(0, 8), []);
     }
 }

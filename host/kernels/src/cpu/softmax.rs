@@ -92,10 +92,11 @@ impl Kernel for SoftmaxKernel<'_> {
         // SAFETY: vectors below `whole` are within both slices; no vector is longer than `rest`.
         unsafe {
             let divisor = S::splat(self.out.temperature);
-            let mut most = S::div(S::load(rest.as_ptr()), divisor);
+            let mut most = S::splat(f32::NEG_INFINITY);
             for offset in (0..whole).step_by(S::LANES) {
                 most = S::max(S::div(S::load(self.logits.as_ptr().add(offset)), divisor), most);
             }
+            most = S::max(S::div(S::load(rest.as_ptr()), divisor), most);
             self.out.largest = S::largest(most);
             let shift = S::splat(self.out.largest);
             for offset in (0..whole).step_by(S::LANES) {
@@ -106,12 +107,12 @@ impl Kernel for SoftmaxKernel<'_> {
             S::store(rest.as_mut_ptr(), S::exp(S::sub(z, shift)));
             self.weights[whole..].copy_from_slice(&rest[..count - whole]);
         }
+        // A token without probability must have weight 0, where the kernel's exponential of minus infinity is 1e-38.
+        let lowest = f32::MIN * self.out.temperature;
         let parts = self.weights.chunks_mut(PART).zip(self.logits.chunks(PART));
         for ((weights, logits), sum) in parts.zip(&mut self.out.parts) {
             for (weight, logit) in weights.iter_mut().zip(logits) {
-                // The kernel's exponential of minus infinity is 1e-38, but a token without probability must
-                // have weight 0.
-                if *logit == f32::NEG_INFINITY {
+                if *logit <= lowest {
                     *weight = 0.0;
                 }
             }

@@ -356,7 +356,7 @@ fn rows_that_threads_share_have_the_bits_of_one_thread() {
             let (base, first, second) = (pack(2), pack(3), pack(4));
             let term = |rows, matrix| Term { rows, x: &x, stride: INPUTS, offset: 0, matrix };
             // Two adapters, one of them with rows on both sides of every border between parts.
-            let terms = [term(0..ROWS, &base), term(3..41, &first), term(41..42, &second)];
+            let terms = [term(0..ROWS, &base), term(3..48, &first), term(48..49, &second)];
             let product = Product { rows: 0..ROWS, terms: &terms, epilogue: Epilogue::Store, offset: 0 };
             let mut out = vec![0f32; ROWS * outputs];
             cpu.products(&[product], &mut out, outputs);
@@ -376,6 +376,14 @@ fn logits_that_are_not_finite_have_no_sample() {
         let mut weights = vec![0f32; 3];
         let distribution = Distribution::new(SimdLevel::detect(), &logits, 1.0, &mut weights);
         assert_eq!(distribution.sample(&weights, 0.5), None);
+    }
+    // In a whole vector and in the rest.
+    for at in [2, 19] {
+        let mut logits: Vec<f32> = (0..20).map(|i| -(i as f32 - 3.0).abs()).collect();
+        logits[at] = f32::NAN;
+        let mut weights = vec![0f32; 20];
+        let distribution = Distribution::new(SimdLevel::detect(), &logits, 0.5, &mut weights);
+        assert_eq!((distribution.likeliest(&logits), distribution.sample(&weights, 0.5)), (Some(3), None));
     }
 }
 

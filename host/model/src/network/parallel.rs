@@ -47,7 +47,7 @@ unsafe extern "C" fn run(data: *mut c_void) {
 /// Calls `body` once for each number below `count`, on any thread. `body` does not panic.
 pub(crate) fn parallel_for(count: usize, body: &(dyn Fn(usize) + Sync)) {
     let work = Loop { next: AtomicUsize::new(0), count, body };
-    let threads = available_threads().min(count.max(1));
+    let threads = libtorch_threads().min(count.max(1));
     match *LAUNCH {
         // SAFETY: the launch returns when all threads have ended the function, so the loop outlives them.
         Some(launch) if threads > 1 => unsafe {
@@ -58,13 +58,13 @@ pub(crate) fn parallel_for(count: usize, body: &(dyn Fn(usize) + Sync)) {
 }
 
 /// Returns the number of libtorch's threads.
-fn available_threads() -> usize {
+fn libtorch_threads() -> usize {
     usize::try_from(tch::get_num_threads()).unwrap_or(1).max(1)
 }
 
 /// Returns these threads for the kernels of training.
 pub(crate) fn workers() -> Workers<'static> {
-    Workers::new(available_threads(), &parallel_for)
+    Workers::new(libtorch_threads(), &parallel_for)
 }
 
 #[cfg(test)]

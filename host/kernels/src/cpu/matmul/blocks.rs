@@ -18,7 +18,7 @@ use crate::cpu::thread_pool::DisjointSlice;
 const LARGEST: [usize; 2] = [1024, 1024];
 /// Smallest numbers of rows and columns of a block that is made for the sake of more blocks.
 const SMALLEST: [usize; 2] = [128, 256];
-/// Number of blocks of each thread from which on no more are made. Each block packs its rows of both matrices anew.
+/// Number of blocks per thread that are enough: every further block packs rows of both matrices once more.
 const ENOUGH: usize = 2;
 /// Largest number of terms that are added up at a time.
 const TERMS: usize = 512;
