@@ -61,10 +61,10 @@ const TRANSFER_FUEL: u64 = 4_500;
 const WRITTEN_BYTE_FUEL: u64 = 3;
 
 /// Fuel per byte of a path: a part of one byte and its slash are a lookup.
-const PATH_FUEL: u64 = 150;
+const PATH_FUEL: u64 = 175;
 
 /// Fuel for each node that moving a folder visits.
-const VISIT_FUEL: u64 = 250;
+const VISIT_FUEL: u64 = 300;
 
 /// An open node.
 pub struct Descriptor {

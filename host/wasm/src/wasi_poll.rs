@@ -9,7 +9,7 @@ use crate::guest::Guest;
 
 /// Fuel for each handle that is waited for, beyond that of every host call: the host looks it up and makes a future. A
 /// list may name one handle millions of times.
-const HANDLE_FUEL: u64 = 1_500;
+const HANDLE_FUEL: u64 = 2_500;
 
 /// Replaces the functions of a linker that has WASI's.
 pub(crate) fn link<T: Send + 'static>(linker: &mut Linker<Guest<T>>) -> wasmtime::Result<()> {

@@ -11,7 +11,7 @@ use crate::guest::Guest;
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Fuel per random byte: it is computed, and then copied to the guest.
-const BYTE_FUEL: u64 = 15;
+const BYTE_FUEL: u64 = 17;
 
 /// Seed of hash tables; the value is arbitrary.
 const INSECURE_SEED: (u64, u64) = (0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03);

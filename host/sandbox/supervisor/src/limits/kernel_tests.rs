@@ -68,6 +68,7 @@ fn second_version() -> Result<Groups, String> {
         .map_err(|error| error.to_string())?;
     let group = root.join(name());
     fs::create_dir(&group).map_err(|error| format!("{} can't be created: {error}", group.display()))?;
+    keep_out_of_swap(&group.join("memory.swap.max"));
     Ok(Groups { seen: group.clone(), groups: vec![group], _folder: tempfile::tempdir().unwrap() })
 }
 
@@ -83,7 +84,15 @@ fn first_version() -> Result<Groups, String> {
         symlink(&group, made.seen.join(controller)).unwrap();
         made.groups.push(group);
     }
+    keep_out_of_swap(&made.seen.join("memory/memory.swappiness"));
     Ok(made)
+}
+
+/// Keeps a group from moving memory beyond its limit to the machine's swap space, if this file exists.
+fn keep_out_of_swap(file: &Path) {
+    if file.exists() {
+        fs::write(file, "0").unwrap();
+    }
 }
 
 /// Sets each limit, with a control that it is missed without, and runs a process that exceeds the limit of memory.
