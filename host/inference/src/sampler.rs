@@ -73,9 +73,7 @@ pub(crate) fn sample_token(
     let logits = if sampling.edits_logits() || request.mask.is_some() {
         edited.clear();
         edited.extend_from_slice(logits);
-        if sampling.edits_logits() {
-            sampling.edit_logits(edited, request.prompt, request.completion);
-        }
+        sampling.edit_logits(edited, request.prompt, request.completion);
         if let Some(mask) = request.mask {
             mask.apply(edited);
         }
@@ -158,6 +156,16 @@ mod tests {
         choice: TokenChoice,
         completion: &[u32],
     ) -> Option<SampledToken> {
+        sample_with(&mut SampleBuffers::default(), logits, sampling, choice, completion)
+    }
+
+    fn sample_with(
+        buffers: &mut SampleBuffers,
+        logits: &[f32],
+        sampling: &Sampling,
+        choice: TokenChoice,
+        completion: &[u32],
+    ) -> Option<SampledToken> {
         let request = SampleRequest {
             row: 0,
             sampling,
@@ -168,7 +176,7 @@ mod tests {
             top: 2,
             value_head: None,
         };
-        sample_token(SimdLevel::detect(), logits, &mut SampleBuffers::default(), &request)
+        sample_token(SimdLevel::detect(), logits, buffers, &request)
     }
 
     #[test]
@@ -249,24 +257,9 @@ mod tests {
             (&[0.0, 1.0], &plain, 1),
             (&[0.0, 1.0, 2.0, 3.0], &biased, 0),
         ] {
-            let request = SampleRequest {
-                row: 0,
-                sampling,
-                mask: None,
-                prompt: &[],
-                completion: &[],
-                choice: TokenChoice::Greedy,
-                top: 0,
-                value_head: None,
-            };
-            let sampled = sample_token(SimdLevel::detect(), logits, &mut buffers, &request).unwrap();
-            assert_eq!(
-                sampled,
-                sample(logits, sampling, TokenChoice::Greedy, &[])
-                    .map(|own| SampledToken { top: Vec::new(), ..own })
-                    .unwrap()
-            );
-            assert_eq!(sampled.token, token);
+            let sampled = sample_with(&mut buffers, logits, sampling, TokenChoice::Greedy, &[]);
+            assert_eq!(sampled, sample(logits, sampling, TokenChoice::Greedy, &[]));
+            assert_eq!(sampled.unwrap().token, token);
         }
     }
 
