@@ -112,13 +112,15 @@ fn main() {
         return print_pass_times(&path, &rows.split(',').map(number).collect::<Vec<_>>());
     }
     let machine = Machine::measure();
+    let instructions = SimdLevel::detect().to_string();
     println!(
         "{}",
         json!({
             "name": "machine",
             "processor": processor(),
             "threads": std::thread::available_parallelism().map_or(1, usize::from),
-            "instructions": SimdLevel::detect().to_string(),
+            "kind": generation().map_or(instructions.clone(), |name| format!("{instructions}, {name}")),
+            "instructions": instructions,
             "read_gb_per_second": machine.read,
             "product_gflops": machine.products,
         })
@@ -315,9 +317,26 @@ fn product_rate(cpu: &Cpu) -> f64 {
 
 /// Returns the processor's name.
 fn processor() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    name.map_or("unknown", |(_, name)| name).to_owned()
+    let name = processor_fact("model name").unwrap_or_else(|| "unknown".to_owned());
+    generation().map_or(name.clone(), |generation| format!("{name} ({generation})"))
+}
+
+/// Returns the generation of AMD's processors with AVX-512, which names in virtual machines leave out: Zen 4 computes its instructions in
+/// two halves.
+fn generation() -> Option<&'static str> {
+    if processor_fact("vendor_id")? != "AuthenticAMD" || SimdLevel::detect() != SimdLevel::Avx512 {
+        return None;
+    }
+    match processor_fact("cpu family")?.as_str() {
+        "25" => Some("Zen 4"),
+        "26" => Some("Zen 5"),
+        _ => None,
+    }
+}
+
+fn processor_fact(name: &str) -> Option<String> {
+    let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    info.lines().find_map(|line| Some(line.strip_prefix(name)?.split_once(": ")?.1.to_owned()))
 }
 
 /// CPU time of this process on all cores, in seconds.

@@ -1,11 +1,11 @@
 //! `cargo xtask attack fuzz`: the targets of the fuzzers, in rounds whose counts add up over calls and, in the repository, over
 //! machines.
 //!
-//! The targets of files are tests, which mutate seeds without coverage. Those of the language are programs of libFuzzer,
-//! which keep what covered new code. All of them are copied into the cache folder first, so that other builds don't
-//! disturb a long campaign.
+//! A target is a test, whose package and dependencies are built so that they count which code an input reaches. libFuzzer then keeps what
+//! reaches new code, in a corpus per target. The programs are copied into the cache folder, so that other builds don't disturb a long
+//! campaign.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -41,36 +41,27 @@ const ROUNDS: &str = "rounds.jsonl";
 /// Lines of the rounds on all machines so far, in the repository.
 const RECORD: &str = "docs/fuzzing.jsonl";
 
-/// Flags of the compiler for libFuzzer, as cargo-fuzz passes them, without a sanitizer: there is no unsafe code to watch.
+/// Flags of the compiler for libFuzzer, as cargo-fuzz passes them, without a sanitizer, which needs another compiler: wrong sums are
+/// found. Programs that tests start are linked without libFuzzer; no target starts one.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 --cfg fuzzing";
+     -Cllvm-args=-sanitizer-coverage-trace-compares -Coverflow-checks=on --cfg fuzzing \
+     -Clink-arg=-Wl,--warn-unresolved-symbols";
 
-/// Platform that the programs of libFuzzer are built for, so that build scripts have no coverage.
+/// Platform that the programs are built for, so that build scripts and macros have no coverage.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
-/// Kind of a target.
+/// A reader of what others wrote: a test of a binary, in the folder of its package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// A test of a binary, in the folder of its package.
-    Test { binary: &'static str, folder: &'static str, test: &'static str },
-    /// A program of `dsl/fuzz`.
-    LibFuzzer { binary: &'static str },
-}
-
-/// A reader of what others wrote.
-#[derive(Debug, Clone, Copy)]
 struct Target {
     name: &'static str,
-    kind: Kind,
+    binary: &'static str,
+    folder: &'static str,
+    test: &'static str,
 }
 
 const fn test(name: &'static str, binary: &'static str, folder: &'static str, test: &'static str) -> Target {
-    Target { name, kind: Kind::Test { binary, folder, test } }
-}
-
-const fn language(name: &'static str, binary: &'static str) -> Target {
-    Target { name, kind: Kind::LibFuzzer { binary } }
+    Target { name, binary, folder, test }
 }
 
 const TARGETS: [Target; 13] = [
@@ -84,9 +75,9 @@ const TARGETS: [Target; 13] = [
     test("supervisor's messages", "pl-supervisor::fuzz", "host/sandbox/supervisor", "messages"),
     test("supervisor's tasks", "pl-supervisor::fuzz", "host/sandbox/supervisor", "tasks"),
     test("verdicts of worker processes", "pl-sandbox::it", "host/sandbox", "fuzz::verdicts"),
-    language("language: check", "check"),
-    language("language: format", "format"),
-    language("language: edits in an editor", "edits"),
+    test("language: check", "pl-dsl::fuzz", "dsl", "checks"),
+    test("language: format", "pl-dsl::fuzz", "dsl", "formats"),
+    test("language: edits in an editor", "pl-lsp::it", "host/lsp", "fuzz::edits"),
 ];
 
 /// Arguments of a call.
@@ -154,40 +145,37 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<u8> {
 
 /// Builds the programs of all targets and copies them into the folder of the campaign.
 fn build(root: &Path, folder: &Path) -> Result<()> {
-    let output = cargo(root)
-        .args(["nextest", "list", "--release", "--workspace", "--list-type", "binaries-only"])
-        .args(["--message-format", "json"])
+    let built = folder.join("build");
+    let mut command = cargo(root);
+    command
+        .args(["nextest", "list", "--release", "--list-type", "binaries-only"])
+        .args(["--message-format", "json", "--target", PLATFORM, "--target-dir"])
+        .arg(&built)
+        .args(["--test", "it", "--test", "fuzz"]);
+    let packages: BTreeSet<&str> =
+        TARGETS.iter().filter_map(|target| target.binary.split("::").next()).collect();
+    for package in packages {
+        command.args(["--package", package]);
+    }
+    let output = command
+        .env("RUSTFLAGS", COVERAGE)
         .stderr(Stdio::inherit())
         .output()
         .context("cannot start cargo nextest")?;
-    let list: Value = serde_json::from_slice(&output.stdout).context("cargo nextest lists no binaries")?;
-    let built = folder.join("build");
-    let status = cargo(&root.join("dsl/fuzz"))
-        .args(["build", "--release", "--target", PLATFORM, "--target-dir"])
-        .arg(&built)
-        // The passes are unstable options, and the compiler is the stable one of the workspace.
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("RUSTFLAGS", COVERAGE)
-        .stdout(Stdio::null())
-        .status()
-        .context("cannot start cargo")?;
-    if !status.success() {
-        bail!("the programs of dsl/fuzz could not be built: see above");
+    if !output.status.success() {
+        bail!("the programs of the fuzzers could not be built: see above");
     }
+    let list: Value = serde_json::from_slice(&output.stdout).context("cargo nextest lists no binaries")?;
     for target in TARGETS {
-        let from = match target.kind {
-            Kind::Test { binary, .. } => list["rust-binaries"][binary]["binary-path"]
-                .as_str()
-                .map(PathBuf::from)
-                .with_context(|| format!("there is no test binary {binary}"))?,
-            Kind::LibFuzzer { binary } => built.join(PLATFORM).join("release").join(binary),
-        };
+        let from = list["rust-binaries"][target.binary]["binary-path"]
+            .as_str()
+            .with_context(|| format!("there is no test binary {}", target.binary))?;
         let into = target.program(folder);
         // A program that still runs in another campaign keeps its file.
         let partial = into.with_extension("partial");
-        fs::copy(&from, &partial)
+        fs::copy(from, &partial)
             .and_then(|_| fs::rename(&partial, &into))
-            .with_context(|| format!("cannot copy {} to {}", from.display(), into.display()))?;
+            .with_context(|| format!("cannot copy {from} to {}", into.display()))?;
     }
     Ok(())
 }
@@ -232,42 +220,35 @@ fn campaign(root: &Path, folder: &Path, options: &Options) -> Result<bool> {
 impl Target {
     /// Returns the copy of the target's program.
     fn program(&self, folder: &Path) -> PathBuf {
-        let name = match self.kind {
-            Kind::Test { binary, .. } => binary.replace("::", "-"),
-            Kind::LibFuzzer { binary } => binary.to_owned(),
-        };
-        folder.join("programs").join(name)
+        folder.join("programs").join(self.binary.replace("::", "-"))
     }
 
     /// Runs a round and returns its line.
     fn run(&self, root: &Path, folder: &Path, time: Duration) -> Result<Value> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (program, name) = (self.program(folder), self.name.replace([' ', ':', '\''], "-"));
-        let log = folder.join("found").join(format!("{name}-{}.txt", since.as_secs()));
+        let found_folder = folder.join("found");
+        let log = found_folder.join(format!("{name}-{}.txt", since.as_secs()));
         // Different in each round, and for targets that start at the same moment.
         let seed = since.as_nanos() as u64 % 1_000_000_007;
+        let corpus = folder.join("corpus").join(&name);
+        fs::create_dir_all(&corpus).with_context(|| format!("cannot write {}", corpus.display()))?;
+        // libFuzzer ends the process, which then removes nothing.
+        let temporary = tempfile::tempdir_in(folder).context("cannot make a folder for a target")?;
+        let arguments = [
+            corpus.display().to_string(),
+            format!("-artifact_prefix={}/{name}-", found_folder.display()),
+            "-print_final_stats=1".to_owned(),
+            format!("-timeout={LONGEST}"),
+            format!("-max_total_time={}", time.as_secs()),
+            format!("-seed={}", seed.max(1)),
+        ];
         let mut command = Command::new(&program);
-        match self.kind {
-            Kind::Test { folder, test, .. } => {
-                command
-                    .args([test, "--exact", "--nocapture"])
-                    .current_dir(root.join(folder))
-                    .env("PL_HOST_FUZZ_SECONDS", time.as_secs().to_string())
-                    .env("PL_HOST_FUZZ_SEED", seed.to_string());
-            }
-            Kind::LibFuzzer { binary } => {
-                let corpus = folder.join("corpus").join(binary);
-                fs::create_dir_all(&corpus).with_context(|| format!("cannot write {}", corpus.display()))?;
-                let artifacts = format!("-artifact_prefix={}/", folder.join("found").display());
-                command
-                    .arg(corpus)
-                    .args(["dsl/tests/cases", "dsl/tests/mistakes", "dsl/tests/format", "examples"])
-                    .args(["-dict=dsl/fuzz/mas.dict", "-print_final_stats=1", &artifacts])
-                    .arg(format!("-timeout={LONGEST}"))
-                    .args([format!("-max_total_time={}", time.as_secs()), format!("-seed={}", seed.max(1))])
-                    .current_dir(root);
-            }
-        }
+        command
+            .args([self.test, "--exact", "--nocapture"])
+            .current_dir(root.join(self.folder))
+            .env("PL_HOST_FUZZ_ARGUMENTS", arguments.join("\n"))
+            .env("TMPDIR", temporary.path());
         let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let errors = output.try_clone().context("cannot share a file with a program")?;
         let started = Instant::now();
@@ -293,10 +274,7 @@ impl Target {
         } else {
             log.display().to_string().into()
         };
-        let counts = match self.kind {
-            Kind::Test { .. } => counts_of_test(&text),
-            Kind::LibFuzzer { .. } => counts_of_libfuzzer(&text),
-        };
+        let counts = counts(&text);
         let tenths = |seconds: f64| (seconds * 10.0).round() / 10.0;
         Ok(json!({
             "target": self.name,
@@ -325,23 +303,14 @@ fn cpu_seconds(process: u32) -> Option<f64> {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     inputs: u64,
-    /// Edges of the control flow that were reached, of targets of libFuzzer.
+    /// Edges of the control flow that were reached.
     coverage: Option<u64>,
     /// Inputs that covered something new, those of the seeds included.
     corpus: Option<u64>,
 }
 
-/// Reads `fuzzed: gguf: 1234 inputs in 60 s`.
-fn counts_of_test(text: &str) -> Counts {
-    let inputs = text
-        .lines()
-        .filter_map(|line| line.split_once("fuzzed: ")?.1.rsplit_once(": ")?.1.split_once(" inputs"))
-        .find_map(|(number, _)| number.parse().ok());
-    Counts { inputs: inputs.unwrap_or(0), ..Counts::default() }
-}
-
 /// Reads the last line with coverage, `#84 DONE cov: 12 ft: 34 corp: 5/60b …`, and the number of inputs at its start.
-fn counts_of_libfuzzer(text: &str) -> Counts {
+fn counts(text: &str) -> Counts {
     let mut counts = Counts::default();
     for line in text.lines().filter(|line| line.starts_with('#')) {
         let mut words = line.split_whitespace();
@@ -433,13 +402,9 @@ mod tests {
 
     #[test]
     fn counts_are_read_from_what_targets_print() {
-        let text =
-            "running 1 test\nfuzzed: trace lines: 41234 inputs in 60 s\ntest fuzz::trace_lines ... ok\n";
-        assert_eq!(counts_of_test(text), Counts { inputs: 41234, ..Counts::default() });
-        assert_eq!(counts_of_test("thread 'main' panicked"), Counts::default());
         let text = "INFO: seed corpus: files: 3\n#4\tINITED cov: 9 ft: 9 corp: 2/5b exec/s: 0 rss: 30Mb\n\
              #1024\tNEW    cov: 12 ft: 34 corp: 5/60b lim: 4 exec/s: 9 rss: 31Mb\n#2048\tDONE   cov: 13 ft: 35 corp: 6/61b\n";
-        assert_eq!(counts_of_libfuzzer(text), Counts { inputs: 2048, coverage: Some(13), corpus: Some(6) });
+        assert_eq!(counts(text), Counts { inputs: 2048, coverage: Some(13), corpus: Some(6) });
     }
 
     #[test]

@@ -65,9 +65,9 @@ pub fn run(root: &Path) -> Result<()> {
     let llama = peer("generate_llama.py", &[])?;
     let table = table(&own, &transformers, &llama);
     print!("{table}");
-    // Machines of different instructions have tables of their own.
-    let instructions = own.get("machine").and_then(|machine| machine["instructions"].as_str());
-    let name = format!("bench engine, {}", instructions.unwrap_or_default());
+    // Machines of different kinds have tables of their own.
+    let kind = own.get("machine").and_then(|machine| machine["kind"].as_str());
+    let name = format!("bench engine, {}", kind.unwrap_or_default());
     write_table(&root.join("docs/results.md"), &name, &table)
 }
 

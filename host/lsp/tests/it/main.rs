@@ -10,5 +10,6 @@
 mod diagnostics;
 mod editor;
 mod features;
+mod fuzz;
 mod lifecycle;
 mod robustness;

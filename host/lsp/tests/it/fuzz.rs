@@ -1,18 +1,23 @@
-//! Checks that the language server holds the same text as the editor after any edits, and answers every request.
+//! The language server holds the same text as the editor after any edits, and answers every request.
 //!
 //! The input is the document, then the edits, each after a `\u{1}`: four characters for the start and end (line and
-//! column), then the new text. The files of the tests thus serve as a corpus.
+//! column), then the new text. So workflow files are seeds.
 
-#![no_main]
-
-#[path = "../../tests/common/mod.rs"]
+#[path = "../../../../dsl/tests/common/mod.rs"]
 mod common;
+#[path = "../../../../dsl/tests/common/seeds.rs"]
+mod seeds;
 
 use std::cell::RefCell;
 
-use libfuzzer_sys::fuzz_target;
-use pl_lsp::{Connection, ServerHooks, Message, Notification, Request, serve};
+use pl_lsp::{Connection, Message, Notification, Request, ServerHooks, serve};
+use pl_testing::fuzz::fuzz;
 use serde_json::{Value, json};
+
+use seeds::{WORDS, seeds};
+
+/// Folder of the language, from that of this package.
+const LANGUAGE: &str = "../../dsl";
 
 const URI: &str = "file:///fuzz.mas";
 
@@ -24,7 +29,19 @@ thread_local! {
     static SERVER_TEXTS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-fuzz_target!(|input: &str| {
+#[test]
+fn edits() {
+    // Before each edit.
+    let words = [WORDS, &["\u{1}"]].concat();
+    fuzz("edits", &seeds(), &words, |bytes| {
+        if let Ok(input) = std::str::from_utf8(bytes) {
+            edit(input);
+        }
+    });
+}
+
+/// Makes the edits of an input, and compares the texts of both sides.
+fn edit(input: &str) {
     let mut parts = input.split('\u{1}');
     let mut text = parts.next().unwrap_or_default().to_owned();
     let (server, client) = Connection::memory();
@@ -63,7 +80,7 @@ fuzz_target!(|input: &str| {
     let result = serve(&server, host);
     assert!(result.is_ok(), "{result:?}");
     assert_eq!(SERVER_TEXTS.take(), expected);
-});
+}
 
 /// The client's end of the connection. Messages are queued until the server runs.
 struct Editor(Connection);
