@@ -249,39 +249,12 @@ mod tests {
 
     use flate2::Compression;
     use flate2::write::GzEncoder;
-    use parquet::basic::Compression as ParquetCompression;
     use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
-    use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
 
     use super::*;
-    use crate::fixtures::folder;
-
-    /// A file with a text, a number and a list of texts per row, as Hugging Face's are compressed.
-    fn parquet() -> Vec<u8> {
-        let schema = "message m { required binary question (UTF8); required int64 answer; \
-                      optional group tags (LIST) { repeated group list { optional binary element (UTF8); } } }";
-        let schema = Arc::new(parse_message_type(schema).unwrap());
-        let properties = WriterProperties::builder().set_compression(ParquetCompression::SNAPPY).build();
-        let mut out = Vec::new();
-        let mut writer = SerializedFileWriter::new(&mut out, schema, Arc::new(properties)).unwrap();
-        let mut rows = writer.next_row_group().unwrap();
-        let mut column = rows.next_column().unwrap().unwrap();
-        let texts = [ByteArray::from("one?"), ByteArray::from("two?")];
-        column.typed::<ByteArrayType>().write_batch(&texts, None, None).unwrap();
-        column.close().unwrap();
-        let mut column = rows.next_column().unwrap().unwrap();
-        column.typed::<Int64Type>().write_batch(&[1, 2], None, None).unwrap();
-        column.close().unwrap();
-        let mut column = rows.next_column().unwrap().unwrap();
-        let texts = [ByteArray::from("a"), ByteArray::from("b")];
-        column.typed::<ByteArrayType>().write_batch(&texts, Some(&[3, 3, 0]), Some(&[0, 1, 0])).unwrap();
-        column.close().unwrap();
-        rows.close().unwrap();
-        writer.close().unwrap();
-        out
-    }
+    use crate::fixtures::{folder, parquet};
 
     #[test]
     fn every_form_gives_the_same_records() {

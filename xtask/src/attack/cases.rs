@@ -475,6 +475,8 @@ pub const CASES: &[Case] = &[
             test("pl-run", "a_stored_workflow_has_no_index_or_name_that_leads_elsewhere"),
             test("pl-run", "a_trace_that_claims_too_many_candidates_is_an_error"),
             test("pl-record", "a_line_that_would_fill_the_memory_is_an_error"),
+            test("pl-data", "parquet"),
+            test("pl-record", "transitions"),
             test("pl-supervisor", "messages"),
             test("pl-supervisor", "tasks"),
             test("pl-sandbox", "fuzz::verdicts"),

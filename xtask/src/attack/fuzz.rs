@@ -64,7 +64,7 @@ const fn test(name: &'static str, binary: &'static str, folder: &'static str, te
     Target { name, binary, folder, test }
 }
 
-const TARGETS: [Target; 13] = [
+const TARGETS: [Target; 15] = [
     test("GGUF", "pl-model::it", "host/model", "fuzz::gguf"),
     test("safetensors headers", "pl-model::it", "host/model", "fuzz::safetensors_headers"),
     test("config.json", "pl-model::it", "host/model", "fuzz::config_json"),
@@ -72,6 +72,8 @@ const TARGETS: [Target; 13] = [
     test("workflow.json", "pl-run::it", "host/run", "fuzz::workflow_json"),
     test("trace lines", "pl-run::it", "host/run", "fuzz::trace_lines"),
     test("trace files", "pl-run::it", "host/run", "fuzz::trace_files"),
+    test("Parquet files of tasks", "pl-data::fuzz", "host/data", "parquet"),
+    test("tables of transitions", "pl-record::fuzz", "host/record", "transitions"),
     test("supervisor's messages", "pl-supervisor::fuzz", "host/sandbox/supervisor", "messages"),
     test("supervisor's tasks", "pl-supervisor::fuzz", "host/sandbox/supervisor", "tasks"),
     test("verdicts of worker processes", "pl-sandbox::it", "host/sandbox", "fuzz::verdicts"),
