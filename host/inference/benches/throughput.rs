@@ -119,7 +119,7 @@ fn main() {
             "name": "machine",
             "processor": processor(),
             "threads": std::thread::available_parallelism().map_or(1, usize::from),
-            "kind": generation().map_or(instructions.clone(), |name| format!("{instructions}, {name}")),
+            "kind": microarchitecture().map_or(instructions.clone(), |name| format!("{instructions}, {name}")),
             "instructions": instructions,
             "read_gb_per_second": machine.read,
             "product_gflops": machine.products,
@@ -318,25 +318,27 @@ fn product_rate(cpu: &Cpu) -> f64 {
 /// Returns the processor's name.
 fn processor() -> String {
     let name = processor_fact("model name").unwrap_or_else(|| "unknown".to_owned());
-    generation().map_or(name.clone(), |generation| format!("{name} ({generation})"))
+    microarchitecture().map_or(name.clone(), |own| format!("{name} ({own})"))
 }
 
-/// Returns the generation of AMD's processors with AVX-512, which names in virtual machines leave out: Zen 4 computes its instructions in
-/// two halves.
-fn generation() -> Option<&'static str> {
+/// Returns the microarchitecture of an AMD CPU with AVX-512, which its name in a virtual machine omits, or `None` on other CPUs. Zen 4
+/// executes 512-bit instructions as two 256-bit halves.
+fn microarchitecture() -> Option<&'static str> {
     if processor_fact("vendor_id")? != "AuthenticAMD" || SimdLevel::detect() != SimdLevel::Avx512 {
         return None;
     }
-    match processor_fact("cpu family")?.as_str() {
-        "25" => Some("Zen 4"),
-        "26" => Some("Zen 5"),
+    let number = |name: &str| processor_fact(name)?.parse::<u32>().ok();
+    match (number("cpu family")?, number("model")?) {
+        (25, _) => Some("Zen 4"),
+        (26, 0..0x50 | 0x60..0x80) => Some("Zen 5"),
         _ => None,
     }
 }
 
 fn processor_fact(name: &str) -> Option<String> {
     let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    info.lines().find_map(|line| Some(line.strip_prefix(name)?.split_once(": ")?.1.to_owned()))
+    let facts = info.lines().filter_map(|line| line.split_once(": "));
+    facts.into_iter().find_map(|(own, fact)| (own.trim() == name).then(|| fact.to_owned()))
 }
 
 /// CPU time of this process on all cores, in seconds.

@@ -459,7 +459,7 @@ pub const CASES: &[Case] = &[
     Case {
         number: 28,
         part: "files",
-        attack: "mutated models, tokenizers, workflows, traces and frames",
+        attack: "mutated models, tokenizers, workflows, tasks, traces, tables and frames",
         findings: &["F13", "F25", "L4", "L5"],
         tests: &[
             test("pl-model", "fuzz::gguf"),

@@ -3,7 +3,7 @@
 //!
 //! A target is a test, whose package and dependencies are built so that they count which code an input reaches. libFuzzer then keeps what
 //! reaches new code, in a corpus per target. The programs are copied into the cache folder, so that other builds don't disturb a long
-//! campaign.
+//! campaign. `PL_HOST_FUZZ_ARGUMENTS=FILE PROGRAM TEST --exact --nocapture` runs an input that was found again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -28,21 +28,17 @@ const ROUND: Duration = Duration::from_secs(5 * 60);
 /// Time between two looks at the CPU time of a target.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Longest time of one input of libFuzzer, in seconds of the clock: at the lowest priority beside other work, a target may get
-/// a hundredth of it.
-const LONGEST: u32 = 600;
-
 /// Ticks of a second in `/proc/PID/stat`, on all architectures of Linux that people use.
 const TICKS: f64 = 100.0;
 
 /// Lines of the rounds, one in JSON each: those of this machine, in the cache folder.
-const ROUNDS: &str = "rounds.jsonl";
+const ROUNDS: &str = "coverage.jsonl";
 
 /// Lines of the rounds on all machines so far, in the repository.
 const RECORD: &str = "docs/fuzzing.jsonl";
 
-/// Flags of the compiler for libFuzzer, as cargo-fuzz passes them, without a sanitizer, which needs another compiler: wrong sums are
-/// found. Programs that tests start are linked without libFuzzer; no target starts one.
+/// Flags of the compiler for libFuzzer, as cargo-fuzz passes them, without a sanitizer, which needs another compiler. Integer overflow
+/// panics. Programs that tests start are linked without libFuzzer; no target starts one.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares -Coverflow-checks=on --cfg fuzzing \
@@ -235,13 +231,11 @@ impl Target {
         let seed = since.as_nanos() as u64 % 1_000_000_007;
         let corpus = folder.join("corpus").join(&name);
         fs::create_dir_all(&corpus).with_context(|| format!("cannot write {}", corpus.display()))?;
-        // libFuzzer ends the process, which then removes nothing.
+        // libFuzzer exits without running destructors, so temporary files are removed here.
         let temporary = tempfile::tempdir_in(folder).context("cannot make a folder for a target")?;
         let arguments = [
             corpus.display().to_string(),
             format!("-artifact_prefix={}/{name}-", found_folder.display()),
-            "-print_final_stats=1".to_owned(),
-            format!("-timeout={LONGEST}"),
             format!("-max_total_time={}", time.as_secs()),
             format!("-seed={}", seed.max(1)),
         ];
@@ -269,14 +263,19 @@ impl Target {
             std::thread::sleep(LOOK);
         };
         let text = String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
-        let found = if status.success() {
+        let counts = counts(&text);
+        let found = if !status.success() {
+            // The input is beside the log, unless a signal ended the program: then it may be among the target's files.
+            let kept = temporary.keep();
+            eprintln!("{}: see {}, and the target's files in {}", self.name, log.display(), kept.display());
+            log.display().to_string().into()
+        } else if counts.coverage.is_none() {
+            bail!("{} has no test {}, or no coverage: see {}", program.display(), self.test, log.display());
+        } else {
             // Only what was found is worth a look.
             let _ = fs::remove_file(&log);
             Value::Null
-        } else {
-            log.display().to_string().into()
         };
-        let counts = counts(&text);
         let tenths = |seconds: f64| (seconds * 10.0).round() / 10.0;
         Ok(json!({
             "target": self.name,

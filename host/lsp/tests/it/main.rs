@@ -1,4 +1,4 @@
-//! Tests of the server as a process, over its standard input and output.
+//! Tests of the server: as a process, over its standard input and output, and with edits of a fuzzer.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,17 +1,20 @@
 //! Targets on stable Rust, without a sanitizer or coverage: always the same mutations of the seeds.
 
 use std::cell::Cell;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};
 
+use super::{LONGEST, NUMBERS_IN_TEXT, cpu_time};
+
 /// Time of a target.
 const TIME: Duration = Duration::from_secs(2);
 
-/// Longest CPU time of one input.
-const LONGEST: Duration = Duration::from_secs(10);
+/// File with the CPU time of the thread that reads it.
+const THIS_THREAD: &str = "/proc/thread-self/schedstat";
 
 /// Inputs between two looks at the clock.
 const BATCH: u32 = 64;
@@ -32,22 +35,6 @@ const NUMBERS: [u64; 14] = [
     0x7fff_ffff_ffff_ffff,
     0xffff_ffff_ffff_ffff,
     0x4000_0000_0000_0000,
-];
-
-/// Numbers as JSON has them.
-const TEXTS: [&str; 12] = [
-    "0",
-    "-1",
-    "1e308",
-    "-0.0",
-    "1e-320",
-    "255",
-    "65536",
-    "2147483648",
-    "4294967296",
-    "9223372036854775808",
-    "18446744073709551615",
-    "18446744073709551616",
 ];
 
 #[derive(Debug, Clone)]
@@ -109,7 +96,10 @@ impl Mutation {
                 let Some(start) = start else { return };
                 let is_digit = |byte: &&u8| byte.is_ascii_digit() || b".eE".contains(byte);
                 let length = bytes[start..].iter().take_while(is_digit).count();
-                bytes.splice(start..start + length, TEXTS[text.index(TEXTS.len())].bytes());
+                bytes.splice(
+                    start..start + length,
+                    NUMBERS_IN_TEXT[text.index(NUMBERS_IN_TEXT.len())].bytes(),
+                );
             }
             Mutation::Insert(at, new) => {
                 let at = place(at);
@@ -174,9 +164,9 @@ pub fn fuzz(name: &str, seeds: &[Vec<u8>], words: &[&str], read: impl Fn(&[u8]))
             read(&bytes);
             if started.elapsed() >= LONGEST {
                 // Beside other work, the clock alone says little.
-                let before = cpu_time();
+                let before = cpu_time(Path::new(THIS_THREAD));
                 read(&bytes);
-                let took = cpu_time().saturating_sub(before);
+                let took = cpu_time(Path::new(THIS_THREAD)).saturating_sub(before);
                 prop_assert!(took < LONGEST, "it took {took:?}");
             }
             Ok(())
@@ -186,13 +176,6 @@ pub fn fuzz(name: &str, seeds: &[Vec<u8>], words: &[&str], read: impl Fn(&[u8]))
         }
     }
     eprintln!("{name}: {} inputs", count.get());
-}
-
-/// Returns the CPU time of this thread so far, from its first field of `/proc/thread-self/schedstat` in nanoseconds.
-fn cpu_time() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanoseconds = text.split(' ').next().and_then(|field| field.parse().ok());
-    Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
 /// Input that is shown as a text with escapes.
@@ -222,8 +205,8 @@ mod tests {
 
     #[test]
     fn the_cpu_time_of_a_thread_grows_with_its_work() {
-        let (before, started) = (cpu_time(), Instant::now());
-        while cpu_time() - before < Duration::from_millis(20) {
+        let (before, started) = (cpu_time(Path::new(THIS_THREAD)), Instant::now());
+        while cpu_time(Path::new(THIS_THREAD)) - before < Duration::from_millis(20) {
             assert!(started.elapsed() < Duration::from_secs(60), "the system counts no CPU time");
         }
     }
