@@ -218,22 +218,8 @@ impl Kernel for TaskKernel<'_> {
                     unsafe { gate::<S>(sums, &ups[index * width..][..width]) };
                 }
             }
-            if count == width {
-                // SAFETY: both have the width of a panel.
-                unsafe { copy_panel::<S>(sums, out) };
-            } else {
-                out.copy_from_slice(&sums[..count]);
-            }
+            out.copy_from_slice(&sums[..count]);
         }
-    }
-}
-
-/// Copies the width of a panel, which both have, with vector stores: a call of memcpy costs more than the copy.
-#[inline(always)]
-unsafe fn copy_panel<S: Simd>(from: &[f32], to: &mut [f32]) {
-    for half in [0, S::LANES] {
-        // SAFETY: two vectors each.
-        unsafe { S::store(to.as_mut_ptr().add(half), S::load(from.as_ptr().add(half))) };
     }
 }
 
