@@ -28,6 +28,8 @@ mod curves;
 mod episode_summary;
 mod error;
 mod event_file;
+#[cfg(test)]
+mod fixtures;
 mod folder;
 mod jsonl;
 mod lock;
