@@ -38,11 +38,8 @@ impl ParquetLimit {
         let groups = reader.metadata().row_groups().iter();
         let bytes = groups.map(|group| stated(group.total_byte_size())).fold(0, u64::saturating_add);
         self.check(path, rows, bytes)?;
-        // A page of a few bytes may have billions of equal values, all in one row, which is read at once. The library panics at a
-        // header without the part that its type asks for.
-        let values = catch_unwind(AssertUnwindSafe(|| count_values(&reader)))
-            .map_err(|_| invalid(ParquetError::General("the header of a page is damaged".to_owned())))?
-            .map_err(invalid)?;
+        // A page of a few bytes may have billions of equal values, all in one row, which is read at once.
+        let values = guarded(path, || count_values(&reader).map_err(invalid))?;
         self.check(path, rows, values.saturating_mul(SMALLEST_VALUE))?;
         Ok(reader)
     }
@@ -60,6 +57,13 @@ impl ParquetLimit {
         }
         Ok(())
     }
+}
+
+/// Reads with the library, which panics at some damaged pages.
+pub(crate) fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    let damaged = || ParquetError::General("a page is damaged".to_owned());
+    catch_unwind(AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err(Error::Parquet { path: path.to_path_buf(), source: damaged() }))
 }
 
 /// Returns the number of values in all pages of a file, by the headers of the pages.

@@ -8,7 +8,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use pl_types::Key;
 
 use crate::error::Error;
-use crate::table_limit::{LARGEST_TABLE, unreadable};
+use crate::table_limit::{LARGEST_TABLE, guarded, unreadable};
 
 /// Number of values that are read at a time.
 const BATCH: usize = 8192;
@@ -117,6 +117,10 @@ impl KeyedColumns {
 
     /// Reads a column without levels in all rows.
     pub(crate) fn column<T: DataType>(&self, name: &str) -> Result<Vec<T::T>, Error> {
+        guarded(&self.path, || self.read_column::<T>(name))
+    }
+
+    fn read_column<T: DataType>(&self, name: &str) -> Result<Vec<T::T>, Error> {
         let mut values = Vec::new();
         for group in 0..self.reader.num_row_groups() {
             let mut reader = self.column_reader::<T>(group, name)?;
@@ -134,6 +138,10 @@ impl KeyedColumns {
 
     /// Reads one row of a column.
     pub(crate) fn cell<T: DataType>(&self, at: RowPosition, name: &str) -> Result<Cell<T::T>, Error> {
+        guarded(&self.path, || self.read_cell::<T>(at, name))
+    }
+
+    fn read_cell<T: DataType>(&self, at: RowPosition, name: &str) -> Result<Cell<T::T>, Error> {
         let mut reader = self.column_reader::<T>(at.group, name)?;
         let mut cell = Cell { values: Vec::new(), definitions: Vec::new(), repetitions: Vec::new() };
         let skipped = reader.skip_records(at.row).map_err(|e| unreadable(&self.path, e))?;

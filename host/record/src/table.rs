@@ -14,7 +14,7 @@ use pl_types::{Group, Key, Transition};
 use crate::Error;
 use crate::column_writer::{Columns, write_file};
 use crate::step_table::version_changes;
-use crate::table_limit::{LARGEST_TABLE, TableLimit, unreadable};
+use crate::table_limit::{LARGEST_TABLE, TableLimit, guarded, unreadable};
 
 /// Columns in the order in which [`write_columns`] writes them.
 const SCHEMA: &str = "message transitions {
@@ -104,7 +104,7 @@ fn write_columns(mut columns: Columns<'_>, rows: &[Transition]) -> Result<()> {
 
 /// Reads the file of a step.
 pub fn read_transitions(path: &Path) -> std::result::Result<Vec<Transition>, Error> {
-    read_within(path, LARGEST_TABLE)
+    guarded(path, || read_within(path, LARGEST_TABLE))
 }
 
 fn read_within(path: &Path, limit: TableLimit) -> std::result::Result<Vec<Transition>, Error> {
@@ -303,7 +303,7 @@ mod tests {
         bytes[5] = 0x00;
         std::fs::write(&path, &bytes).unwrap();
         let message = read_transitions(&path).unwrap_err().to_string();
-        assert!(message.ends_with("000001.parquet: the header of a page is damaged"), "{message}");
+        assert!(message.ends_with("000001.parquet: a page is damaged"), "{message}");
     }
 
     #[test]

@@ -37,11 +37,8 @@ impl TableLimit {
         let groups = reader.metadata().row_groups().iter();
         let bytes = groups.map(|group| stated(group.total_byte_size())).fold(0, u64::saturating_add);
         self.check(path, rows, bytes)?;
-        // A page of a few bytes may have billions of equal values, all in one row, which is read at once. The library panics at a
-        // header without the part that its type asks for.
-        let values = catch_unwind(AssertUnwindSafe(|| count_values(&reader)))
-            .map_err(|_| unreadable(path, "the header of a page is damaged"))?
-            .map_err(|e| unreadable(path, e))?;
+        // A page of a few bytes may have billions of equal values, all in one row, which is read at once.
+        let values = guarded(path, || count_values(&reader).map_err(|e| unreadable(path, e)))?;
         self.check(path, rows, values.saturating_mul(NUMBER))?;
         Ok(reader)
     }
@@ -59,6 +56,11 @@ impl TableLimit {
         }
         Ok(())
     }
+}
+
+/// Reads with the library, which panics at some damaged pages.
+pub(crate) fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(unreadable(path, "a page is damaged")))
 }
 
 /// Returns the number of values in all pages of a file, by the headers of the pages.

@@ -6,6 +6,7 @@
 mod fixtures;
 
 use std::fs;
+use std::path::Path;
 
 use pl_record::{read_transitions, write_transitions};
 use pl_testing::fuzz::fuzz;
@@ -24,4 +25,12 @@ fn transitions() {
             write_transitions(&path, &rows).unwrap();
         }
     });
+}
+
+/// A file that the fuzzer found, at which the library's reader panics.
+#[test]
+fn a_damaged_page_is_an_error() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/damaged/page.parquet");
+    let error = read_transitions(&path).unwrap_err().to_string();
+    assert!(error.ends_with("a page is damaged"), "{error}");
 }
