@@ -113,13 +113,17 @@ fn main() {
     }
     let machine = Machine::measure();
     let instructions = SimdLevel::detect().to_string();
+    let kind = match microarchitecture() {
+        Some(name) => format!("{instructions}, {name}"),
+        None => instructions.clone(),
+    };
     println!(
         "{}",
         json!({
             "name": "machine",
             "processor": processor(),
             "threads": std::thread::available_parallelism().map_or(1, usize::from),
-            "kind": microarchitecture().map_or(instructions.clone(), |name| format!("{instructions}, {name}")),
+            "kind": kind,
             "instructions": instructions,
             "read_gb_per_second": machine.read,
             "product_gflops": machine.products,
@@ -318,7 +322,10 @@ fn product_rate(cpu: &Cpu) -> f64 {
 /// Returns the processor's name.
 fn processor() -> String {
     let name = processor_fact("model name").unwrap_or_else(|| "unknown".to_owned());
-    microarchitecture().map_or(name.clone(), |own| format!("{name} ({own})"))
+    match microarchitecture() {
+        Some(own) => format!("{name} ({own})"),
+        None => name,
+    }
 }
 
 /// Returns the microarchitecture of an AMD CPU with AVX-512, which its name in a virtual machine omits, or `None` on other CPUs. Zen 4
@@ -337,8 +344,8 @@ fn microarchitecture() -> Option<&'static str> {
 
 fn processor_fact(name: &str) -> Option<String> {
     let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let facts = info.lines().filter_map(|line| line.split_once(": "));
-    facts.into_iter().find_map(|(own, fact)| (own.trim() == name).then(|| fact.to_owned()))
+    let mut facts = info.lines().filter_map(|line| line.split_once(": "));
+    facts.find(|(own, _)| own.trim() == name).map(|(_, fact)| fact.to_owned())
 }
 
 /// CPU time of this process on all cores, in seconds.

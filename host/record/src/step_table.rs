@@ -101,23 +101,14 @@ pub(crate) fn version_changes(tokens: Vec<u32>, versions: Vec<u64>) -> Vec<Versi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{read_transitions, write_transitions};
+    use crate::{fixtures, read_transitions, write_transitions};
 
     fn transition(task: u32) -> Transition {
-        let key = Key { step: 3, task, sample: 1, node_visit: 2, agent: 1, branch: 4, call: 0 };
+        let of_task = fixtures::transition(task % 3, task.is_multiple_of(2).then_some(2));
         Transition {
-            group: Group {
-                step: 3,
-                task,
-                agent: 1,
-                turn: 1,
-                node_visit: task.is_multiple_of(2).then_some(2),
-            },
-            key,
+            group: Group { task, ..of_task.group },
+            key: Key { task, ..of_task.key },
             task_id: format!("train-{task}"),
-            agent: "tool".into(),
-            policy: 0,
-            turn: 1,
             prompt: (0..task % 7).collect(),
             completion: vec![u32::MAX; task as usize % 5],
             logprobs: vec![-0.5; task as usize % 5],
@@ -126,22 +117,13 @@ mod tests {
                 1 => Some(Vec::new()),
                 _ => Some(vec![Vec::new(), vec![4, task], Vec::new(), vec![u32::MAX]]),
             },
-            temperature: 1.0,
-            versions: vec![7, u64::MAX],
-            version: 7,
             version_changes: (0..task % 3).map(|n| VersionChange { token: n, version: u64::MAX }).collect(),
-            team_reward: 1.0,
-            local_reward: 0.5,
             reward: f64::from(task),
             success: task.is_multiple_of(2),
-            chosen: false,
-            action: r#"{"answer":"4"}"#.into(),
-            state: "ab".into(),
-            max_tokens: 256,
+            next_prompt: [None, Some(Vec::new()), Some(vec![5, task])][task as usize % 3].clone(),
             cut_off: task == 1,
             final_call: task != 1,
-            next_prompt: [None, Some(Vec::new()), Some(vec![5, task])][task as usize % 3].clone(),
-            values: [Some(Vec::new()), None, Some(vec![0.25, -1.0])][task as usize % 3].clone(),
+            ..of_task
         }
     }
 

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -60,10 +60,7 @@ pub fn fuzz(name: &str, seeds: &[Vec<u8>], words: &[&str], read: impl Fn(&[u8]))
         arguments.push(seed_folder.display().to_string());
         arguments.push(format!("-dict={}", dictionary.display()));
     }
-    watch(
-        fs::read_link("/proc/thread-self")
-            .map_or_else(|_| PathBuf::new(), |own| Path::new("/proc").join(own)),
-    );
+    watch_this_thread();
     assert_eq!(run(arguments, &read), 0, "{name}: libFuzzer failed");
 }
 
@@ -81,10 +78,11 @@ fn entry(word: &&str) -> String {
     format!("\"{}\"\n", escaped.collect::<String>())
 }
 
-/// Ends the process when the thread in this folder of `/proc` takes too long for an input. libFuzzer's own limit works in the main
-/// thread alone, and tests have others.
-fn watch(thread: PathBuf) {
-    let schedstat = thread.join("schedstat");
+/// Ends the process when this thread takes too long for an input. libFuzzer's own limit works in the main thread alone, and tests
+/// have others.
+fn watch_this_thread() {
+    let thread = fs::read_link("/proc/thread-self").unwrap_or_default();
+    let schedstat = Path::new("/proc").join(thread).join("schedstat");
     std::thread::spawn(move || {
         let (mut input, mut since) = (0, Duration::ZERO);
         loop {
