@@ -74,7 +74,7 @@ pub enum Error {
     Write { path: PathBuf, source: std::io::Error },
     /// The file is not valid Parquet.
     #[error("{} can't be read as Parquet: {source}", path.display())]
-    Parquet { path: PathBuf, source: parquet::errors::ParquetError },
+    Parquet { path: PathBuf, source: pl_parquet::Error },
     /// The file is not valid JSON.
     #[error("{}, record {record}: {source}", path.display())]
     Json { path: PathBuf, record: usize, source: serde_json::Error },

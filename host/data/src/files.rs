@@ -1,16 +1,17 @@
 //! Readers: a file of records in one of several forms, and the files of a split in a folder.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use parquet::file::reader::FileReader;
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use pl_parquet::{Limit, guarded};
 use pl_types::SourcePath;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
-use crate::parquet_limit::{ParquetLimit, guarded};
 use crate::sudoku;
 
 /// Suffixes of the forms that can be read. Of a split in several forms, the first is used.
@@ -21,7 +22,7 @@ const LARGEST_UNPACKED: u64 = 4 << 30;
 
 /// Largest content of a Parquet file. Both are counted while it is read, too: a text that the file has once, in its dictionary,
 /// may stand in every row.
-const LARGEST_PARQUET: ParquetLimit = ParquetLimit { rows: 1 << 24, bytes: LARGEST_UNPACKED };
+const LARGEST_PARQUET: Limit = Limit { rows: 1 << 24, bytes: LARGEST_UNPACKED };
 
 /// Returns true if a file's name has the suffix of a form that can be read.
 pub fn is_readable(path: &Path) -> bool {
@@ -70,7 +71,7 @@ pub fn read_file(source: impl Into<SourcePath>) -> Result<Vec<Map<String, Value>
         Some(".jsonl") => lines(path, &text(source)?),
         Some(".jsonl.gz") => lines(path, &unpack(source, LARGEST_UNPACKED, |text| io::read_to_string(text))?),
         Some(".json") => list(path, &text(source)?),
-        Some(".parquet") => guarded(path, || rows(source, LARGEST_PARQUET)),
+        Some(".parquet") => guarded(|| rows(source, LARGEST_PARQUET)).map_err(unreadable(path))?,
         Some(".txt") => plain_text(path, &text(source)?),
         _ => Err(Error::Form { path: path.to_path_buf() }),
     }
@@ -99,7 +100,7 @@ pub fn count_records(source: impl Into<SourcePath>) -> Result<u64, Error> {
         Some(".jsonl.gz") => unpack(source, LARGEST_UNPACKED, |text| count_lines(text)),
         Some(".json" | ".txt") => Ok(read_file(source)?.len() as u64),
         Some(".parquet") => {
-            let file = LARGEST_PARQUET.open(source)?;
+            let file = open_parquet(source, LARGEST_PARQUET)?;
             Ok(u64::try_from(file.metadata().file_metadata().num_rows()).unwrap_or(0))
         }
         _ => source.open().and_then(count_lines).map_err(failed(source)),
@@ -190,18 +191,34 @@ fn list(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
     values.into_iter().enumerate().map(|(index, value)| object(value, path, index + 1)).collect()
 }
 
-fn rows(source: &SourcePath, limit: ParquetLimit) -> Result<Vec<Map<String, Value>>, Error> {
+/// Opens a Parquet file whose content is within the limit as far as the file says.
+fn open_parquet(source: &SourcePath, limit: Limit) -> Result<SerializedFileReader<File>, Error> {
+    let file = source.open().map_err(failed(source))?;
+    limit.open(file).map_err(unreadable(source.path()))
+}
+
+fn rows(source: &SourcePath, limit: Limit) -> Result<Vec<Map<String, Value>>, Error> {
     let path = source.path();
-    let failed = |source| Error::Parquet { path: path.to_path_buf(), source };
-    let reader = limit.open(source)?;
+    let reader = open_parquet(source, limit)?;
+    let failed = |error: ParquetError| unreadable(path)(error.into());
     let (mut records, mut bytes) = (Vec::new(), 0);
     for (index, row) in reader.get_row_iter(None).map_err(failed)?.enumerate() {
         let record = row.map_err(failed)?.to_json_value();
         bytes += size(&record);
-        limit.check(path, index as u64 + 1, bytes)?;
+        limit.check(index as u64 + 1, bytes).map_err(unreadable(path))?;
         records.push(object(record, path, index + 1)?);
     }
     Ok(records)
+}
+
+/// Returns the error of a Parquet file.
+fn unreadable(path: &Path) -> impl Fn(pl_parquet::Error) -> Error {
+    let path = path.to_path_buf();
+    move |error| match error {
+        pl_parquet::Error::TooManyRows(most) => Error::TooManyRecords { path: path.clone(), most },
+        pl_parquet::Error::TooLarge(largest) => Error::TooLarge { path: path.clone(), largest },
+        source => Error::Parquet { path: path.clone(), source },
+    }
 }
 
 /// Returns the bytes of a value, without those of the containers around its parts.
@@ -304,7 +321,7 @@ mod tests {
     fn a_parquet_file_is_not_read_beyond_the_limit() {
         let folder = folder(&[("x.parquet", &parquet())]);
         let source = SourcePath::from(&folder.path().join("x.parquet"));
-        let read = |most: u64, bytes: u64| rows(&source, ParquetLimit { rows: most, bytes });
+        let read = |most: u64, bytes: u64| rows(&source, Limit { rows: most, bytes });
         assert_eq!(read(2, LARGEST_UNPACKED).unwrap().len(), 2);
         let error = read(1, LARGEST_UNPACKED).unwrap_err().to_string();
         assert!(error.ends_with("x.parquet has more than 1 records"), "{error}");
@@ -326,8 +343,8 @@ mod tests {
         writer.close().unwrap();
         let folder = folder(&[("x.parquet", &out)]);
         let source = SourcePath::from(&folder.path().join("x.parquet"));
-        let limit = ParquetLimit { rows: 1000, bytes: 100_000 };
-        assert!(limit.open(&source).is_ok(), "the file has the text once");
+        let limit = Limit { rows: 1000, bytes: 100_000 };
+        assert!(open_parquet(&source, limit).is_ok(), "the file has the text once");
         let error = rows(&source, limit).unwrap_err();
         assert!(matches!(error, Error::TooLarge { .. }), "{error}");
     }
@@ -354,8 +371,8 @@ mod tests {
         assert!(out.len() < 100_000, "the file has the number once");
         let folder = folder(&[("x.parquet", &out)]);
         let source = SourcePath::from(&folder.path().join("x.parquet"));
-        let limit = ParquetLimit { rows: 1, bytes: 2 << 20 };
-        let error = limit.open(&source).map(|_| ()).unwrap_err();
+        let limit = Limit { rows: 1, bytes: 2 << 20 };
+        let error = open_parquet(&source, limit).map(|_| ()).unwrap_err();
         assert!(matches!(error, Error::TooLarge { .. }), "{error}");
     }
 
@@ -370,7 +387,7 @@ mod tests {
         for error in [read_file(&path).unwrap_err(), count_records(&path).unwrap_err()] {
             let message = error.to_string();
             assert!(message.contains("x.parquet can't be read as Parquet"), "{message}");
-            assert!(message.ends_with("a page is damaged"), "{message}");
+            assert!(message.ends_with("a page lacks the header of its type"), "{message}");
         }
     }
 

@@ -13,7 +13,6 @@ mod files;
 mod fixtures;
 mod folder;
 mod glob;
-mod parquet_limit;
 mod records;
 mod split;
 mod sudoku;

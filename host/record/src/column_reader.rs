@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use pl_parquet::guarded;
 use pl_types::Key;
 
 use crate::error::Error;
-use crate::table_limit::{LARGEST_TABLE, guarded, unreadable};
+use crate::table_file::{LARGEST_TABLE, open_table, unreadable};
 
 /// Number of values that are read at a time.
 const BATCH: usize = 8192;
@@ -36,7 +37,7 @@ pub(crate) struct RowPosition {
 impl KeyedColumns {
     /// Opens the file and reads its schema.
     pub(crate) fn open(path: &Path) -> Result<KeyedColumns, Error> {
-        Ok(KeyedColumns { path: path.to_path_buf(), reader: LARGEST_TABLE.open(path)? })
+        Ok(KeyedColumns { path: path.to_path_buf(), reader: open_table(path, LARGEST_TABLE)? })
     }
 
     /// Reads the keys of all rows, in order. No other column is read.
@@ -117,7 +118,7 @@ impl KeyedColumns {
 
     /// Reads a column without levels in all rows.
     pub(crate) fn column<T: DataType>(&self, name: &str) -> Result<Vec<T::T>, Error> {
-        guarded(&self.path, || self.read_column::<T>(name))
+        guarded(|| self.read_column::<T>(name)).map_err(|e| unreadable(&self.path, e))?
     }
 
     fn read_column<T: DataType>(&self, name: &str) -> Result<Vec<T::T>, Error> {
@@ -130,7 +131,7 @@ impl KeyedColumns {
                     .read_records(BATCH, None, None, &mut values)
                     .map_err(|e| unreadable(&self.path, e))?;
                 // The pages of a column may have more rows than the file says.
-                LARGEST_TABLE.check(&self.path, values.len() as u64, 0)?;
+                LARGEST_TABLE.check(values.len() as u64, 0).map_err(|e| unreadable(&self.path, e))?;
             }
         }
         Ok(values)
@@ -138,7 +139,7 @@ impl KeyedColumns {
 
     /// Reads one row of a column.
     pub(crate) fn cell<T: DataType>(&self, at: RowPosition, name: &str) -> Result<Cell<T::T>, Error> {
-        guarded(&self.path, || self.read_cell::<T>(at, name))
+        guarded(|| self.read_cell::<T>(at, name)).map_err(|e| unreadable(&self.path, e))?
     }
 
     fn read_cell<T: DataType>(&self, at: RowPosition, name: &str) -> Result<Cell<T::T>, Error> {

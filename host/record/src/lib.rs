@@ -41,7 +41,7 @@ pub mod schedule;
 mod settings;
 mod step_table;
 mod table;
-mod table_limit;
+mod table_file;
 mod text_file;
 mod token_table;
 mod trace_index;

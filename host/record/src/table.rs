@@ -9,12 +9,13 @@ use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::errors::Result;
 use parquet::file::reader::FileReader;
 use parquet::record::{Field, Row};
+use pl_parquet::{Limit, guarded};
 use pl_types::{Group, Key, Transition};
 
 use crate::Error;
 use crate::column_writer::{Columns, write_file};
 use crate::step_table::version_changes;
-use crate::table_limit::{LARGEST_TABLE, TableLimit, guarded, unreadable};
+use crate::table_file::{LARGEST_TABLE, open_table, unreadable};
 
 /// Columns in the order in which [`write_columns`] writes them.
 const SCHEMA: &str = "message transitions {
@@ -104,17 +105,17 @@ fn write_columns(mut columns: Columns<'_>, rows: &[Transition]) -> Result<()> {
 
 /// Reads the file of a step.
 pub fn read_transitions(path: &Path) -> std::result::Result<Vec<Transition>, Error> {
-    guarded(path, || read_within(path, LARGEST_TABLE))
+    guarded(|| read_within(path, LARGEST_TABLE)).map_err(|e| unreadable(path, e))?
 }
 
-fn read_within(path: &Path, limit: TableLimit) -> std::result::Result<Vec<Transition>, Error> {
-    let reader = limit.open(path)?;
+fn read_within(path: &Path, limit: Limit) -> std::result::Result<Vec<Transition>, Error> {
+    let reader = open_table(path, limit)?;
     let rows = reader.get_row_iter(None).map_err(|e| unreadable(path, e))?;
     let (mut transitions, mut bytes) = (Vec::new(), 0);
     for row in rows {
         let row = row.map_err(|e| unreadable(path, e))?;
         bytes += row.get_column_iter().map(|(_, field)| size(field)).sum::<u64>();
-        limit.check(path, transitions.len() as u64 + 1, bytes)?;
+        limit.check(transitions.len() as u64 + 1, bytes).map_err(|e| unreadable(path, e))?;
         let transition = decode(&row);
         transitions
             .push(transition.ok_or_else(|| unreadable(path, "a column is missing or has another type"))?);
@@ -261,7 +262,7 @@ mod tests {
         let path = folder.path().join("000001.parquet");
         let rows = vec![transition(0, None), transition(1, Some(0)), transition(2, Some(2))];
         write_transitions(&path, &rows).unwrap();
-        let read = |rows, bytes| read_within(&path, TableLimit { rows, bytes });
+        let read = |rows, bytes| read_within(&path, Limit { rows, bytes });
         assert_eq!(read(3, LARGEST_TABLE.bytes).unwrap(), rows);
         let message = read(2, LARGEST_TABLE.bytes).unwrap_err().to_string();
         assert!(message.contains("000001.parquet: it has more than 2 rows"), "{message}");
@@ -280,15 +281,15 @@ mod tests {
         let path = folder.path().join("000001.parquet");
         let long = Transition { action: "x".repeat(10_000), ..transition(2, None) };
         write_transitions(&path, &vec![long; 1000]).unwrap();
-        let limit = TableLimit { rows: 1000, bytes: 2 << 20 };
-        assert!(limit.open(&path).is_ok(), "the file has the text once");
+        let limit = Limit { rows: 1000, bytes: 2 << 20 };
+        assert!(open_table(&path, limit).is_ok(), "the file has the text once");
         let message = read_within(&path, limit).unwrap_err().to_string();
         assert!(message.contains("its values take more than"), "{message}");
 
         let many = Transition { prompt: vec![7; 1_000_000], ..transition(2, None) };
         write_transitions(&path, &[many]).unwrap();
         assert!(std::fs::metadata(&path).unwrap().len() < 100_000, "the file has the token once");
-        let message = limit.open(&path).map(|_| ()).unwrap_err().to_string();
+        let message = open_table(&path, limit).map(|_| ()).unwrap_err().to_string();
         assert!(message.contains("its values take more than"), "{message}");
     }
 
@@ -303,7 +304,10 @@ mod tests {
         bytes[5] = 0x00;
         std::fs::write(&path, &bytes).unwrap();
         let message = read_transitions(&path).unwrap_err().to_string();
-        assert!(message.ends_with("000001.parquet: a page is damaged"), "{message}");
+        assert!(
+            message.ends_with("000001.parquet: it is damaged: a page lacks the header of its type"),
+            "{message}"
+        );
     }
 
     #[test]

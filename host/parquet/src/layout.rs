@@ -1,0 +1,317 @@
+//! Structures of the format (parquet.thrift, version 2.12) in Thrift's compact protocol, as far as the library reads them.
+//!
+//! The library skips fields that it doesn't know and reads those that it knows by their numbers, whatever type the file gives
+//! them. So a file is walked here with the types of the format: what passes is read by the library byte for byte as it was
+//! walked. Lists and maps of booleans, which the format has none of in these structures, are refused: the library reads no byte
+//! for such an element, so that a few bytes would keep it busy for hours.
+
+use std::io::Read;
+
+use thrift::protocol::{TCompactInputProtocol, TInputProtocol, TType};
+
+use crate::Error;
+
+/// Levels of structures and lists in unknown fields. The library's own limit is 64.
+const DEEPEST: usize = 32;
+
+/// Type of a field in the format.
+#[derive(Debug, Clone, Copy)]
+enum Field {
+    Bool,
+    I8,
+    I16,
+    /// A number or an enumeration.
+    I32,
+    I64,
+    Double,
+    /// Bytes or text.
+    Binary,
+    Struct(&'static Layout),
+    List(&'static Field),
+}
+
+/// A structure or union of the format.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    name: &'static str,
+    fields: &'static [(i16, Field)],
+}
+
+/// Receiver of what a walk comes by.
+pub(crate) trait Visitor {
+    /// Takes an `i32` field.
+    fn number(&mut self, layout: &'static Layout, field: i16, value: i32);
+
+    /// Takes the end of a structure.
+    fn end(&mut self, _layout: &'static Layout) {}
+}
+
+use Field::{Binary, Bool, Double, I8, I16, I32, I64, List, Struct};
+
+const fn layout(name: &'static str, fields: &'static [(i16, Field)]) -> Layout {
+    Layout { name, fields }
+}
+
+static EMPTY: Layout = layout("an empty structure", &[]);
+static TIME_UNIT: Layout =
+    layout("TimeUnit", &[(1, Struct(&EMPTY)), (2, Struct(&EMPTY)), (3, Struct(&EMPTY))]);
+static DECIMAL: Layout = layout("DecimalType", &[(1, I32), (2, I32)]);
+static TIME: Layout = layout("TimeType", &[(1, Bool), (2, Struct(&TIME_UNIT))]);
+static INT: Layout = layout("IntType", &[(1, I8), (2, Bool)]);
+static VARIANT: Layout = layout("VariantType", &[(1, I8)]);
+static GEOMETRY: Layout = layout("GeometryType", &[(1, Binary)]);
+static GEOGRAPHY: Layout = layout("GeographyType", &[(1, Binary), (2, I32)]);
+static LOGICAL_TYPE: Layout = layout(
+    "LogicalType",
+    &[
+        (1, Struct(&EMPTY)),
+        (2, Struct(&EMPTY)),
+        (3, Struct(&EMPTY)),
+        (4, Struct(&EMPTY)),
+        (5, Struct(&DECIMAL)),
+        (6, Struct(&EMPTY)),
+        (7, Struct(&TIME)),
+        (8, Struct(&TIME)),
+        (10, Struct(&INT)),
+        (11, Struct(&EMPTY)),
+        (12, Struct(&EMPTY)),
+        (13, Struct(&EMPTY)),
+        (14, Struct(&EMPTY)),
+        (15, Struct(&EMPTY)),
+        (16, Struct(&VARIANT)),
+        (17, Struct(&GEOMETRY)),
+        (18, Struct(&GEOGRAPHY)),
+        (19, Struct(&EMPTY)),
+    ],
+);
+/// Field 5 is the number of children.
+pub(crate) static SCHEMA_ELEMENT: Layout = layout(
+    "SchemaElement",
+    &[
+        (1, I32),
+        (2, I32),
+        (3, I32),
+        (4, Binary),
+        (5, I32),
+        (6, I32),
+        (7, I32),
+        (8, I32),
+        (9, I32),
+        (10, Struct(&LOGICAL_TYPE)),
+    ],
+);
+static STATISTICS: Layout = layout(
+    "Statistics",
+    &[(1, Binary), (2, Binary), (3, I64), (4, I64), (5, Binary), (6, Binary), (7, Bool), (8, Bool), (9, I64)],
+);
+static PAGE_ENCODING_STATS: Layout = layout("PageEncodingStats", &[(1, I32), (2, I32), (3, I32)]);
+static SIZE_STATISTICS: Layout = layout("SizeStatistics", &[(1, I64), (2, List(&I64)), (3, List(&I64))]);
+static BOUNDING_BOX: Layout = layout(
+    "BoundingBox",
+    &[(1, Double), (2, Double), (3, Double), (4, Double), (5, Double), (6, Double), (7, Double), (8, Double)],
+);
+static GEOSPATIAL_STATISTICS: Layout =
+    layout("GeospatialStatistics", &[(1, Struct(&BOUNDING_BOX)), (2, List(&I32))]);
+static COLUMN_METADATA: Layout = layout(
+    "ColumnMetaData",
+    &[
+        (1, I32),
+        (2, List(&I32)),
+        (4, I32),
+        (5, I64),
+        (6, I64),
+        (7, I64),
+        (9, I64),
+        (10, I64),
+        (11, I64),
+        (12, Struct(&STATISTICS)),
+        (13, List(&Struct(&PAGE_ENCODING_STATS))),
+        (14, I64),
+        (15, I32),
+        (16, Struct(&SIZE_STATISTICS)),
+        (17, Struct(&GEOSPATIAL_STATISTICS)),
+    ],
+);
+static COLUMN_CHUNK: Layout = layout(
+    "ColumnChunk",
+    &[(1, Binary), (2, I64), (3, Struct(&COLUMN_METADATA)), (4, I64), (5, I32), (6, I64), (7, I32)],
+);
+static SORTING_COLUMN: Layout = layout("SortingColumn", &[(1, I32), (2, Bool), (3, Bool)]);
+static ROW_GROUP: Layout = layout(
+    "RowGroup",
+    &[
+        (1, List(&Struct(&COLUMN_CHUNK))),
+        (2, I64),
+        (3, I64),
+        (4, List(&Struct(&SORTING_COLUMN))),
+        (5, I64),
+        (7, I16),
+    ],
+);
+static KEY_VALUE: Layout = layout("KeyValue", &[(1, Binary), (2, Binary)]);
+static COLUMN_ORDER: Layout =
+    layout("ColumnOrder", &[(1, Struct(&EMPTY)), (2, Struct(&EMPTY)), (3, Struct(&EMPTY))]);
+/// The footer of a file.
+pub(crate) static FILE_METADATA: Layout = layout(
+    "FileMetaData",
+    &[
+        (1, I32),
+        (2, List(&Struct(&SCHEMA_ELEMENT))),
+        (3, I64),
+        (4, List(&Struct(&ROW_GROUP))),
+        (5, List(&Struct(&KEY_VALUE))),
+        (6, Binary),
+        (7, List(&Struct(&COLUMN_ORDER))),
+    ],
+);
+/// Field 1 is the number of values.
+pub(crate) static DATA_PAGE_HEADER: Layout =
+    layout("DataPageHeader", &[(1, I32), (2, I32), (3, I32), (4, I32), (5, Struct(&STATISTICS))]);
+/// Field 1 is the number of values.
+pub(crate) static DATA_PAGE_HEADER_V2: Layout = layout(
+    "DataPageHeaderV2",
+    &[(1, I32), (2, I32), (3, I32), (4, I32), (5, I32), (6, I32), (7, Bool), (8, Struct(&STATISTICS))],
+);
+pub(crate) static DICTIONARY_PAGE_HEADER: Layout =
+    layout("DictionaryPageHeader", &[(1, I32), (2, I32), (3, Bool)]);
+/// The header of a page. Field 1 is its type, field 2 the size of its values once they are unpacked, field 3 the size of the page.
+pub(crate) static PAGE_HEADER: Layout = layout(
+    "PageHeader",
+    &[
+        (1, I32),
+        (2, I32),
+        (3, I32),
+        (4, I32),
+        (5, Struct(&DATA_PAGE_HEADER)),
+        (6, Struct(&EMPTY)),
+        (7, Struct(&DICTIONARY_PAGE_HEADER)),
+        (8, Struct(&DATA_PAGE_HEADER_V2)),
+    ],
+);
+
+impl Field {
+    fn encoded_as(self) -> TType {
+        match self {
+            Bool => TType::Bool,
+            I8 => TType::I08,
+            I16 => TType::I16,
+            I32 => TType::I32,
+            I64 => TType::I64,
+            Double => TType::Double,
+            Binary => TType::String,
+            Struct(_) => TType::Struct,
+            List(_) => TType::List,
+        }
+    }
+}
+
+/// Walks over a structure. Reads no byte more.
+///
+/// # Errors
+/// [`Error::Damaged`] if it ends early or differs from the format.
+pub(crate) fn walk(
+    input: &mut impl Read,
+    layout: &'static Layout,
+    visitor: &mut impl Visitor,
+) -> Result<(), Error> {
+    Walk { protocol: TCompactInputProtocol::new(input), visitor }.structure(layout)
+}
+
+struct Walk<'v, R: Read, V> {
+    protocol: TCompactInputProtocol<R>,
+    visitor: &'v mut V,
+}
+
+impl<R: Read, V: Visitor> Walk<'_, R, V> {
+    fn structure(&mut self, layout: &'static Layout) -> Result<(), Error> {
+        self.protocol.read_struct_begin().map_err(damaged)?;
+        loop {
+            let field = self.protocol.read_field_begin().map_err(damaged)?;
+            if field.field_type == TType::Stop {
+                break;
+            }
+            let id = field.id.unwrap_or(0);
+            match layout.fields.iter().find(|(known, _)| *known == id) {
+                Some((_, expected)) => self.known(*expected, field.field_type, layout, id)?,
+                None => self.unknown(field.field_type, DEEPEST)?,
+            }
+        }
+        self.protocol.read_struct_end().map_err(damaged)?;
+        self.visitor.end(layout);
+        Ok(())
+    }
+
+    /// Walks over a value of a known field, or over an element of its list.
+    fn known(
+        &mut self,
+        expected: Field,
+        found: TType,
+        layout: &'static Layout,
+        id: i16,
+    ) -> Result<(), Error> {
+        if found != expected.encoded_as() {
+            return Err(Error::Damaged(format!("field {id} of a {} has the type {found}", layout.name)));
+        }
+        match expected {
+            Struct(layout) => self.structure(layout),
+            List(element) => {
+                let list = self.protocol.read_list_begin().map_err(damaged)?;
+                (0..list.size).try_for_each(|_| self.known(*element, list.element_type, layout, id))
+            }
+            I32 => {
+                let value = self.protocol.read_i32().map_err(damaged)?;
+                self.visitor.number(layout, id, value);
+                Ok(())
+            }
+            Bool | I8 | I16 | I64 | Double | Binary => self.unknown(found, DEEPEST),
+        }
+    }
+
+    /// Walks over a value that the library skips, or of which it reads as much as its type has.
+    fn unknown(&mut self, found: TType, depth: usize) -> Result<(), Error> {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(Error::Damaged("its structures are too deep".to_owned()));
+        };
+        match found {
+            TType::Struct => {
+                self.protocol.read_struct_begin().map_err(damaged)?;
+                loop {
+                    let field = self.protocol.read_field_begin().map_err(damaged)?;
+                    if field.field_type == TType::Stop {
+                        break self.protocol.read_struct_end().map_err(damaged);
+                    }
+                    self.unknown(field.field_type, depth)?;
+                }
+            }
+            TType::List | TType::Set => {
+                let list = self.protocol.read_list_begin().map_err(damaged)?;
+                (0..list.size).try_for_each(|_| self.element(list.element_type, depth))
+            }
+            TType::Map => {
+                let map = self.protocol.read_map_begin().map_err(damaged)?;
+                let (Some(key), Some(value)) = (map.key_type, map.value_type) else { return Ok(()) };
+                (0..map.size).try_for_each(|_| {
+                    self.element(key, depth)?;
+                    self.element(value, depth)
+                })
+            }
+            single => self.protocol.skip(single).map_err(damaged),
+        }
+    }
+
+    fn element(&mut self, found: TType, depth: usize) -> Result<(), Error> {
+        if found == TType::Bool {
+            return Err(Error::Damaged("a list of booleans stands where the format has none".to_owned()));
+        }
+        self.unknown(found, depth)
+    }
+}
+
+fn damaged(error: thrift::Error) -> Error {
+    Error::Damaged(match error {
+        thrift::Error::Transport(error) if error.kind == thrift::TransportErrorKind::EndOfFile => {
+            "it ends in the middle of a structure".to_owned()
+        }
+        error => error.to_string(),
+    })
+}

@@ -1,0 +1,62 @@
+//! Largest content of a file.
+
+use std::fs::File;
+
+use parquet::file::metadata::ParquetMetaData;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+use crate::{Error, footer, guarded, pages};
+
+/// Bytes that a value takes at least while it is read: a number, or its levels in Parquet's (Dremel's) encoding.
+const SMALLEST_VALUE: u64 = 8;
+
+/// Largest content of a Parquet file.
+#[derive(Debug, Clone, Copy)]
+pub struct Limit {
+    /// Rows of all row groups.
+    pub rows: u64,
+    /// Bytes of all values once they are decoded.
+    pub bytes: u64,
+}
+
+impl Limit {
+    /// Opens a file whose content is within the limit as far as its footer and the headers of its pages say. Reads no values.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it can't be read, [`Error::Library`] or [`Error::Damaged`] if it is damaged, and those of
+    /// [`Limit::check`].
+    pub fn open(self, file: File) -> Result<SerializedFileReader<File>, Error> {
+        let pages = file.try_clone()?;
+        footer::check(&pages)?;
+        let reader = guarded(|| SerializedFileReader::new(file))??;
+        let (rows, bytes) = stated(reader.metadata());
+        self.check(rows, bytes)?;
+        // A page of a few bytes may have billions of equal values, all in one row, which is read at once.
+        let content = pages::content(&pages, reader.metadata())?;
+        self.check(rows, content.values.saturating_mul(SMALLEST_VALUE))?;
+        self.check(rows, content.unpacked)?;
+        Ok(reader)
+    }
+
+    /// Checks what was read of a file.
+    ///
+    /// # Errors
+    /// [`Error::TooManyRows`] or [`Error::TooLarge`] if it is more than the limit.
+    pub fn check(self, rows: u64, bytes: u64) -> Result<(), Error> {
+        if rows > self.rows {
+            return Err(Error::TooManyRows(self.rows));
+        }
+        if bytes > self.bytes {
+            return Err(Error::TooLarge(self.bytes));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the rows and bytes that the footer states.
+fn stated(metadata: &ParquetMetaData) -> (u64, u64) {
+    let number = |stated: i64| u64::try_from(stated).unwrap_or(u64::MAX);
+    let groups = metadata.row_groups().iter();
+    let bytes = groups.map(|group| number(group.total_byte_size())).fold(0, u64::saturating_add);
+    (number(metadata.file_metadata().num_rows()), bytes)
+}
