@@ -24,9 +24,12 @@ fn none() -> Value {
 
 impl Catalog for TestCatalog {
     fn text(&self, path: &Path) -> Result<String, CatalogError> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
-        std::fs::read_to_string(folder.join(path))
-            .map_err(|_| CatalogError::Unavailable("there is no such file"))
+        // The package is this one or another of the repository.
+        let folders =
+            Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|above| above.join("dsl/tests/cases"));
+        let file = folders.map(|folder| folder.join(path)).find(|file| file.is_file());
+        file.and_then(|file| std::fs::read_to_string(file).ok())
+            .ok_or(CatalogError::Unavailable("there is no such file"))
     }
 
     fn items(&self, plugin: &Plugin) -> Result<Vec<Item>, CatalogError> {

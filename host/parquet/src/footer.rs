@@ -8,13 +8,23 @@ use parquet::file::metadata::FooterTail;
 use crate::Error;
 use crate::layout::{FILE_METADATA, Layout, SCHEMA_ELEMENT, Visitor, walk};
 
-/// Bytes of a footer. The library takes some twenty times as much memory for what it reads of it.
+/// Bytes of a footer. The library takes some fifty times as much memory for what it reads of it.
 const LARGEST: usize = 16 << 20;
 
 /// Levels of a schema. The library reads it, and later each row, by recursion.
 const DEEPEST: usize = 64;
 
-/// Checks that a footer has the structure of the format and a bounded size and depth.
+/// Columns and groups of a schema. The library takes tens of kilobytes for each column of which it reads rows.
+const MOST: usize = 10_000;
+
+/// Bytes of a column's or group's name. The library copies the names of all groups for each column, and those of a structure's
+/// fields for each structure.
+const LONGEST_NAME: usize = 512;
+
+/// Bytes of a value of fixed length.
+const LARGEST_VALUE: i64 = 64 << 10;
+
+/// Checks that a footer has the structure of the format, and a schema that can be read.
 pub(crate) fn check(file: &File) -> Result<(), Error> {
     let length = file.metadata()?.len();
     let mut tail = [0; 8];
@@ -22,45 +32,69 @@ pub(crate) fn check(file: &File) -> Result<(), Error> {
         return Err(Error::Damaged("it is too short for a Parquet file".to_owned()));
     };
     file.read_exact_at(&mut tail, end)?;
-    let size = FooterTail::try_new(&tail)?.metadata_length();
+    let tail = FooterTail::try_new(&tail)?;
+    if tail.is_encrypted_footer() {
+        return Err(Error::Refused("it is encrypted".to_owned()));
+    }
+    let size = tail.metadata_length();
     if size > LARGEST {
-        return Err(Error::Damaged(format!("its footer has more than {LARGEST} bytes")));
+        return Err(Error::Refused(format!("its footer has more than {LARGEST} bytes")));
     }
     let Some(start) = end.checked_sub(size as u64) else {
         return Err(Error::Damaged("its footer is larger than the file".to_owned()));
     };
     let mut footer = vec![0; size];
     file.read_exact_at(&mut footer, start)?;
-    let mut schema = Depth::default();
-    walk(&mut footer.as_slice(), &FILE_METADATA, &mut schema)?;
-    if schema.deepest > DEEPEST {
-        return Err(Error::Damaged(format!("its schema has more than {DEEPEST} levels")));
-    }
-    Ok(())
+    walk(&mut footer.as_slice(), &FILE_METADATA, &mut Schema::default())
 }
 
-/// Depth of a schema, whose elements stand in depth-first order.
+/// Elements of a schema, which stand in depth-first order.
 #[derive(Debug, Default)]
-struct Depth {
+struct Schema {
+    elements: usize,
     /// Elements that are still to come of each group that is open.
-    open: Vec<i32>,
+    open: Vec<i64>,
     /// Children of the element that is being read.
-    children: i32,
-    deepest: usize,
+    children: i64,
 }
 
-impl Visitor for Depth {
-    fn number(&mut self, layout: &'static Layout, field: i16, value: i32) {
-        if std::ptr::eq(layout, &SCHEMA_ELEMENT) && field == 5 {
-            self.children = value;
+impl Visitor for Schema {
+    fn number(&mut self, layout: &'static Layout, field: i16, value: i64) -> Result<(), Error> {
+        if !std::ptr::eq(layout, &SCHEMA_ELEMENT) {
+            return Ok(());
+        }
+        match field {
+            2 if value > LARGEST_VALUE => Err(Error::Refused(format!("it has values of {value} bytes each"))),
+            // The library takes memory for them at once.
+            5 if !(0..=MOST as i64).contains(&value) => {
+                Err(Error::Refused(format!("its schema has a group of {value} columns")))
+            }
+            5 => {
+                self.children = value;
+                Ok(())
+            }
+            _ => Ok(()),
         }
     }
 
-    fn end(&mut self, layout: &'static Layout) {
-        if !std::ptr::eq(layout, &SCHEMA_ELEMENT) {
-            return;
+    fn bytes(&mut self, layout: &'static Layout, _field: i16, length: usize) -> Result<(), Error> {
+        if std::ptr::eq(layout, &SCHEMA_ELEMENT) && length > LONGEST_NAME {
+            return Err(Error::Refused(format!("a name in its schema has more than {LONGEST_NAME} bytes")));
         }
-        self.deepest = self.deepest.max(self.open.len() + 1);
+        Ok(())
+    }
+
+    fn end(&mut self, layout: &'static Layout) -> Result<(), Error> {
+        if !std::ptr::eq(layout, &SCHEMA_ELEMENT) {
+            return Ok(());
+        }
+        self.elements += 1;
+        if self.elements > MOST {
+            return Err(Error::Refused(format!("its schema has more than {MOST} columns and groups")));
+        }
+        if self.open.len() >= DEEPEST {
+            return Err(Error::Refused(format!("its schema has more than {DEEPEST} levels")));
+        }
         if let Some(siblings) = self.open.last_mut() {
             *siblings -= 1;
         }
@@ -73,5 +107,6 @@ impl Visitor for Depth {
                 self.open.pop();
             }
         }
+        Ok(())
     }
 }

@@ -1,8 +1,7 @@
 //! Structures of the format (parquet.thrift, version 2.12) in Thrift's compact protocol, as far as the library reads them.
 //!
 //! The library skips fields that it doesn't know and reads those that it knows by their numbers, whatever type the file gives
-//! them. So a file is walked here with the types of the format: what passes is read by the library byte for byte as it was
-//! walked. Lists and maps of booleans, which the format has none of in these structures, are refused: the library reads no byte
+//! them. So a file is walked here with the types of the format: the library reads what passes by the same bytes. Lists and maps of booleans, which the format has none of in these structures, are refused: the library reads no byte
 //! for such an element, so that a few bytes would keep it busy for hours.
 
 use std::io::Read;
@@ -19,10 +18,8 @@ const DEEPEST: usize = 32;
 enum Field {
     Bool,
     I8,
-    I16,
-    /// A number or an enumeration.
-    I32,
-    I64,
+    /// A number of any width, or an enumeration: their bytes have the same form.
+    Integer,
     Double,
     /// Bytes or text.
     Binary,
@@ -39,14 +36,30 @@ pub(crate) struct Layout {
 
 /// Receiver of what a walk comes by.
 pub(crate) trait Visitor {
-    /// Takes an `i32` field.
-    fn number(&mut self, layout: &'static Layout, field: i16, value: i32);
+    /// Takes an integer field.
+    ///
+    /// # Errors
+    /// If it is out of the field's range. The library cuts off what a field has no bits for.
+    fn number(&mut self, layout: &'static Layout, field: i16, value: i64) -> Result<(), Error>;
+
+    /// Takes the length of a text or of bytes.
+    ///
+    /// # Errors
+    /// If there are too many.
+    fn bytes(&mut self, _layout: &'static Layout, _field: i16, _length: usize) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Takes the end of a structure.
-    fn end(&mut self, _layout: &'static Layout) {}
+    ///
+    /// # Errors
+    /// If the structure is refused.
+    fn end(&mut self, _layout: &'static Layout) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
-use Field::{Binary, Bool, Double, I8, I16, I32, I64, List, Struct};
+use Field::{Binary, Bool, Double, I8, Integer, List, Struct};
 
 const fn layout(name: &'static str, fields: &'static [(i16, Field)]) -> Layout {
     Layout { name, fields }
@@ -55,12 +68,12 @@ const fn layout(name: &'static str, fields: &'static [(i16, Field)]) -> Layout {
 static EMPTY: Layout = layout("an empty structure", &[]);
 static TIME_UNIT: Layout =
     layout("TimeUnit", &[(1, Struct(&EMPTY)), (2, Struct(&EMPTY)), (3, Struct(&EMPTY))]);
-static DECIMAL: Layout = layout("DecimalType", &[(1, I32), (2, I32)]);
+static DECIMAL: Layout = layout("DecimalType", &[(1, Integer), (2, Integer)]);
 static TIME: Layout = layout("TimeType", &[(1, Bool), (2, Struct(&TIME_UNIT))]);
 static INT: Layout = layout("IntType", &[(1, I8), (2, Bool)]);
 static VARIANT: Layout = layout("VariantType", &[(1, I8)]);
 static GEOMETRY: Layout = layout("GeometryType", &[(1, Binary)]);
-static GEOGRAPHY: Layout = layout("GeographyType", &[(1, Binary), (2, I32)]);
+static GEOGRAPHY: Layout = layout("GeographyType", &[(1, Binary), (2, Integer)]);
 static LOGICAL_TYPE: Layout = layout(
     "LogicalType",
     &[
@@ -88,64 +101,83 @@ static LOGICAL_TYPE: Layout = layout(
 pub(crate) static SCHEMA_ELEMENT: Layout = layout(
     "SchemaElement",
     &[
-        (1, I32),
-        (2, I32),
-        (3, I32),
+        (1, Integer),
+        (2, Integer),
+        (3, Integer),
         (4, Binary),
-        (5, I32),
-        (6, I32),
-        (7, I32),
-        (8, I32),
-        (9, I32),
+        (5, Integer),
+        (6, Integer),
+        (7, Integer),
+        (8, Integer),
+        (9, Integer),
         (10, Struct(&LOGICAL_TYPE)),
     ],
 );
 static STATISTICS: Layout = layout(
     "Statistics",
-    &[(1, Binary), (2, Binary), (3, I64), (4, I64), (5, Binary), (6, Binary), (7, Bool), (8, Bool), (9, I64)],
+    &[
+        (1, Binary),
+        (2, Binary),
+        (3, Integer),
+        (4, Integer),
+        (5, Binary),
+        (6, Binary),
+        (7, Bool),
+        (8, Bool),
+        (9, Integer),
+    ],
 );
-static PAGE_ENCODING_STATS: Layout = layout("PageEncodingStats", &[(1, I32), (2, I32), (3, I32)]);
-static SIZE_STATISTICS: Layout = layout("SizeStatistics", &[(1, I64), (2, List(&I64)), (3, List(&I64))]);
+static PAGE_ENCODING_STATS: Layout = layout("PageEncodingStats", &[(1, Integer), (2, Integer), (3, Integer)]);
+static SIZE_STATISTICS: Layout =
+    layout("SizeStatistics", &[(1, Integer), (2, List(&Integer)), (3, List(&Integer))]);
 static BOUNDING_BOX: Layout = layout(
     "BoundingBox",
     &[(1, Double), (2, Double), (3, Double), (4, Double), (5, Double), (6, Double), (7, Double), (8, Double)],
 );
 static GEOSPATIAL_STATISTICS: Layout =
-    layout("GeospatialStatistics", &[(1, Struct(&BOUNDING_BOX)), (2, List(&I32))]);
+    layout("GeospatialStatistics", &[(1, Struct(&BOUNDING_BOX)), (2, List(&Integer))]);
 static COLUMN_METADATA: Layout = layout(
     "ColumnMetaData",
     &[
-        (1, I32),
-        (2, List(&I32)),
-        (4, I32),
-        (5, I64),
-        (6, I64),
-        (7, I64),
-        (9, I64),
-        (10, I64),
-        (11, I64),
+        (1, Integer),
+        (2, List(&Integer)),
+        (4, Integer),
+        (5, Integer),
+        (6, Integer),
+        (7, Integer),
+        (9, Integer),
+        (10, Integer),
+        (11, Integer),
         (12, Struct(&STATISTICS)),
         (13, List(&Struct(&PAGE_ENCODING_STATS))),
-        (14, I64),
-        (15, I32),
+        (14, Integer),
+        (15, Integer),
         (16, Struct(&SIZE_STATISTICS)),
         (17, Struct(&GEOSPATIAL_STATISTICS)),
     ],
 );
 static COLUMN_CHUNK: Layout = layout(
     "ColumnChunk",
-    &[(1, Binary), (2, I64), (3, Struct(&COLUMN_METADATA)), (4, I64), (5, I32), (6, I64), (7, I32)],
+    &[
+        (1, Binary),
+        (2, Integer),
+        (3, Struct(&COLUMN_METADATA)),
+        (4, Integer),
+        (5, Integer),
+        (6, Integer),
+        (7, Integer),
+    ],
 );
-static SORTING_COLUMN: Layout = layout("SortingColumn", &[(1, I32), (2, Bool), (3, Bool)]);
+static SORTING_COLUMN: Layout = layout("SortingColumn", &[(1, Integer), (2, Bool), (3, Bool)]);
 static ROW_GROUP: Layout = layout(
     "RowGroup",
     &[
         (1, List(&Struct(&COLUMN_CHUNK))),
-        (2, I64),
-        (3, I64),
+        (2, Integer),
+        (3, Integer),
         (4, List(&Struct(&SORTING_COLUMN))),
-        (5, I64),
-        (7, I16),
+        (5, Integer),
+        (7, Integer),
     ],
 );
 static KEY_VALUE: Layout = layout("KeyValue", &[(1, Binary), (2, Binary)]);
@@ -155,9 +187,9 @@ static COLUMN_ORDER: Layout =
 pub(crate) static FILE_METADATA: Layout = layout(
     "FileMetaData",
     &[
-        (1, I32),
+        (1, Integer),
         (2, List(&Struct(&SCHEMA_ELEMENT))),
-        (3, I64),
+        (3, Integer),
         (4, List(&Struct(&ROW_GROUP))),
         (5, List(&Struct(&KEY_VALUE))),
         (6, Binary),
@@ -165,23 +197,34 @@ pub(crate) static FILE_METADATA: Layout = layout(
     ],
 );
 /// Field 1 is the number of values.
-pub(crate) static DATA_PAGE_HEADER: Layout =
-    layout("DataPageHeader", &[(1, I32), (2, I32), (3, I32), (4, I32), (5, Struct(&STATISTICS))]);
+pub(crate) static DATA_PAGE_HEADER: Layout = layout(
+    "DataPageHeader",
+    &[(1, Integer), (2, Integer), (3, Integer), (4, Integer), (5, Struct(&STATISTICS))],
+);
 /// Field 1 is the number of values.
 pub(crate) static DATA_PAGE_HEADER_V2: Layout = layout(
     "DataPageHeaderV2",
-    &[(1, I32), (2, I32), (3, I32), (4, I32), (5, I32), (6, I32), (7, Bool), (8, Struct(&STATISTICS))],
+    &[
+        (1, Integer),
+        (2, Integer),
+        (3, Integer),
+        (4, Integer),
+        (5, Integer),
+        (6, Integer),
+        (7, Bool),
+        (8, Struct(&STATISTICS)),
+    ],
 );
 pub(crate) static DICTIONARY_PAGE_HEADER: Layout =
-    layout("DictionaryPageHeader", &[(1, I32), (2, I32), (3, Bool)]);
+    layout("DictionaryPageHeader", &[(1, Integer), (2, Integer), (3, Bool)]);
 /// The header of a page. Field 1 is its type, field 2 the size of its values once they are unpacked, field 3 the size of the page.
 pub(crate) static PAGE_HEADER: Layout = layout(
     "PageHeader",
     &[
-        (1, I32),
-        (2, I32),
-        (3, I32),
-        (4, I32),
+        (1, Integer),
+        (2, Integer),
+        (3, Integer),
+        (4, Integer),
         (5, Struct(&DATA_PAGE_HEADER)),
         (6, Struct(&EMPTY)),
         (7, Struct(&DICTIONARY_PAGE_HEADER)),
@@ -190,17 +233,16 @@ pub(crate) static PAGE_HEADER: Layout = layout(
 );
 
 impl Field {
-    fn encoded_as(self) -> TType {
+    /// Returns true if a value of this Thrift type has the form that the library reads.
+    fn is_encoded_as(self, found: TType) -> bool {
         match self {
-            Bool => TType::Bool,
-            I8 => TType::I08,
-            I16 => TType::I16,
-            I32 => TType::I32,
-            I64 => TType::I64,
-            Double => TType::Double,
-            Binary => TType::String,
-            Struct(_) => TType::Struct,
-            List(_) => TType::List,
+            Bool => found == TType::Bool,
+            I8 => found == TType::I08,
+            Integer => matches!(found, TType::I16 | TType::I32 | TType::I64),
+            Double => found == TType::Double,
+            Binary => found == TType::String,
+            Struct(_) => found == TType::Struct,
+            List(_) => found == TType::List,
         }
     }
 }
@@ -237,8 +279,7 @@ impl<R: Read, V: Visitor> Walk<'_, R, V> {
             }
         }
         self.protocol.read_struct_end().map_err(damaged)?;
-        self.visitor.end(layout);
-        Ok(())
+        self.visitor.end(layout)
     }
 
     /// Walks over a value of a known field, or over an element of its list.
@@ -249,8 +290,11 @@ impl<R: Read, V: Visitor> Walk<'_, R, V> {
         layout: &'static Layout,
         id: i16,
     ) -> Result<(), Error> {
-        if found != expected.encoded_as() {
-            return Err(Error::Damaged(format!("field {id} of a {} has the type {found}", layout.name)));
+        if !expected.is_encoded_as(found) {
+            return Err(Error::Damaged(format!(
+                "field {id} of {} has, or lists, the type {found}",
+                layout.name
+            )));
         }
         match expected {
             Struct(layout) => self.structure(layout),
@@ -258,12 +302,15 @@ impl<R: Read, V: Visitor> Walk<'_, R, V> {
                 let list = self.protocol.read_list_begin().map_err(damaged)?;
                 (0..list.size).try_for_each(|_| self.known(*element, list.element_type, layout, id))
             }
-            I32 => {
-                let value = self.protocol.read_i32().map_err(damaged)?;
-                self.visitor.number(layout, id, value);
-                Ok(())
+            Integer => {
+                let value = self.protocol.read_i64().map_err(damaged)?;
+                self.visitor.number(layout, id, value)
             }
-            Bool | I8 | I16 | I64 | Double | Binary => self.unknown(found, DEEPEST),
+            Binary => {
+                let bytes = self.protocol.read_bytes().map_err(damaged)?;
+                self.visitor.bytes(layout, id, bytes.len())
+            }
+            Bool | I8 | Double => self.unknown(found, DEEPEST),
         }
     }
 

@@ -1,7 +1,8 @@
 //! Parquet files that somebody else made.
 //!
 //! The `parquet` crate trusts what a file says of itself: a schema of a million levels overflows its stack, a header of a few
-//! bytes keeps it busy for hours, columns that share their pages are read again for each, and some damaged pages are a panic.
+//! bytes keeps it busy for hours, memory is taken for as many values as a page claims, columns that share their pages are read
+//! again for each, and some damaged pages are a panic.
 //! [`Limit::open`] checks a file as far as it can be checked without its values, [`Limit::check`] is for what was read of them,
 //! and [`guarded`] for the reading.
 
@@ -25,6 +26,9 @@ pub enum Error {
     /// The values take more bytes, once they are decoded, than the limit.
     #[error("its values take more than {0} bytes")]
     TooLarge(u64),
+    /// The file may follow the format, but is not read.
+    #[error("{0}")]
+    Refused(String),
     /// The file differs from the format.
     #[error("it is damaged: {0}")]
     Damaged(String),
@@ -36,10 +40,10 @@ pub enum Error {
     Io(#[from] std::io::Error),
 }
 
-/// Calls the library, which panics at some damaged pages.
+/// Calls the library, which panics at some damaged files.
 ///
 /// # Errors
 /// [`Error::Damaged`] if it does.
 pub fn guarded<T>(read: impl FnOnce() -> T) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(read)).map_err(|_| Error::Damaged("a page can't be decoded".to_owned()))
+    catch_unwind(AssertUnwindSafe(read)).map_err(|_| Error::Damaged("the library can't decode it".to_owned()))
 }

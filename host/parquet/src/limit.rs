@@ -7,9 +7,6 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use crate::{Error, footer, guarded, pages};
 
-/// Bytes that a value takes at least while it is read: a number, or its levels in Parquet's (Dremel's) encoding.
-const SMALLEST_VALUE: u64 = 8;
-
 /// Largest content of a Parquet file.
 #[derive(Debug, Clone, Copy)]
 pub struct Limit {
@@ -23,18 +20,17 @@ impl Limit {
     /// Opens a file whose content is within the limit as far as its footer and the headers of its pages say. Reads no values.
     ///
     /// # Errors
-    /// [`Error::Io`] if it can't be read, [`Error::Library`] or [`Error::Damaged`] if it is damaged, and those of
-    /// [`Limit::check`].
+    /// [`Error::Io`] if it can't be read, [`Error::Library`] or [`Error::Damaged`] if it is damaged, [`Error::Refused`] if its
+    /// schema or its encodings are such that they can't be checked, and those of [`Limit::check`].
     pub fn open(self, file: File) -> Result<SerializedFileReader<File>, Error> {
         let pages = file.try_clone()?;
         footer::check(&pages)?;
         let reader = guarded(|| SerializedFileReader::new(file))??;
         let (rows, bytes) = stated(reader.metadata());
         self.check(rows, bytes)?;
-        // A page of a few bytes may have billions of equal values, all in one row, which is read at once.
         let content = pages::content(&pages, reader.metadata())?;
-        self.check(rows, content.values.saturating_mul(SMALLEST_VALUE))?;
         self.check(rows, content.unpacked)?;
+        self.check(rows, content.memory)?;
         Ok(reader)
     }
 

@@ -1,5 +1,6 @@
 //! Content of a file by the headers of its pages.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
@@ -10,31 +11,63 @@ use crate::layout::{
     DATA_PAGE_HEADER, DATA_PAGE_HEADER_V2, DICTIONARY_PAGE_HEADER, Layout, PAGE_HEADER, Visitor, walk,
 };
 
+/// Bytes that a value takes at least while it is read.
+const VALUE: u64 = 8;
+
+/// Bytes that a value of a repeated column takes at least, with its levels in Parquet's (Dremel's) encoding. All of a row are read
+/// at once. Where it is in a structure, that has its name, too.
+const REPEATED_VALUE: u64 = 40;
+
+/// Bytes that a value of a dictionary takes at most. The library takes them before it looks at the page.
+const DICTIONARY_VALUE: u64 = 32;
+
 /// Content that pages state.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Content {
-    /// Values, nulls and empty lists included.
-    pub(crate) values: u64,
     /// Bytes of the pages once they are unpacked.
     pub(crate) unpacked: u64,
+    /// Bytes that values take at least while they are read, nulls and empty lists included. A page of a few bytes may have billions.
+    pub(crate) memory: u64,
 }
 
 /// Sums up the pages of all columns.
 ///
 /// # Errors
-/// [`Error::Damaged`] if a header has another structure than the format's, pages don't fill their columns exactly, or columns
-/// have more bytes together than the file.
+/// [`Error::Damaged`] if a header has another structure than the format's, pages don't fill their columns exactly, columns have
+/// more bytes together than the file, fewer values than rows, or the same name, and [`Error::Refused`] for encodings that can't be
+/// checked.
 pub(crate) fn content(file: &File, metadata: &ParquetMetaData) -> Result<Content, Error> {
+    // The library reads the same pages for all columns of a name.
+    let mut names = HashSet::new();
+    if !metadata
+        .file_metadata()
+        .schema_descr()
+        .columns()
+        .iter()
+        .all(|column| names.insert(column.path().parts()))
+    {
+        return Err(Error::Damaged("two columns have the same name".to_owned()));
+    }
     let mut left = file.metadata()?.len();
     let mut input = BufReader::new(file);
-    let mut content = Content::default();
-    for column in metadata.row_groups().iter().flat_map(|group| group.columns()) {
-        let (start, length) = place(column)?;
-        left = left
-            .checked_sub(length)
-            .ok_or_else(|| Error::Damaged("its columns have more bytes than the file".to_owned()))?;
-        input.seek(SeekFrom::Start(start))?;
-        add_column(&mut input, length, &mut content)?;
+    let (mut content, mut rows) = (Content::default(), 0i64);
+    for group in metadata.row_groups() {
+        rows = rows.saturating_add(group.num_rows());
+        for column in group.columns() {
+            let (start, length) = place(column)?;
+            left = left
+                .checked_sub(length)
+                .ok_or_else(|| Error::Damaged("its columns have more bytes than the file".to_owned()))?;
+            input.seek(SeekFrom::Start(start))?;
+            let values = add_column(&mut input, column, length, &mut content)?;
+            // The library would read nulls for ever.
+            if i64::try_from(values).is_ok_and(|values| values < group.num_rows()) {
+                return Err(Error::Damaged("a column has fewer values than rows".to_owned()));
+            }
+        }
+    }
+    if rows != metadata.file_metadata().num_rows() {
+        return Err(Error::Damaged("its parts have other numbers of rows than the whole".to_owned()));
     }
     Ok(content)
 }
@@ -43,36 +76,48 @@ pub(crate) fn content(file: &File, metadata: &ParquetMetaData) -> Result<Content
 fn place(column: &ColumnChunkMetaData) -> Result<(u64, u64), Error> {
     let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
     let place = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
-    place.ok_or_else(|| Error::Damaged("a column begins before the file".to_owned()))
+    place.ok_or_else(|| Error::Damaged("the place of a column is negative".to_owned()))
 }
 
-/// Adds the pages of a column to `content`.
-fn add_column(input: &mut BufReader<&File>, mut length: u64, content: &mut Content) -> Result<(), Error> {
+/// Adds the pages of a column to `content`. Returns its number of values.
+fn add_column(
+    input: &mut BufReader<&File>,
+    column: &ColumnChunkMetaData,
+    mut length: u64,
+    content: &mut Content,
+) -> Result<u64, Error> {
+    let name = column.column_path().parts().iter().map(|part| part.len() as u64).sum::<u64>();
+    let size = if column.column_descr().max_rep_level() > 0 { REPEATED_VALUE + name } else { VALUE };
+    let mut values = 0u64;
     while length > 0 {
         let mut header = input.take(length);
         let mut page = Page::default();
         walk(&mut header, &PAGE_HEADER, &mut page)?;
         let body = header.limit();
         page.check()?;
-        length = u64::try_from(page.packed)
-            .ok()
-            .and_then(|packed| body.checked_sub(packed))
+        length = body
+            .checked_sub(page.packed)
             .ok_or_else(|| Error::Damaged("a page is larger than its column".to_owned()))?;
-        input.seek_relative(i64::from(page.packed))?;
-        content.values = content.values.saturating_add(page.values);
-        content.unpacked = content.unpacked.saturating_add(u64::try_from(page.unpacked).unwrap_or(u64::MAX));
+        input.seek_relative(page.packed.cast_signed())?;
+        values = values.saturating_add(page.values);
+        let memory =
+            page.values.saturating_mul(size).saturating_add(page.dictionary.saturating_mul(DICTIONARY_VALUE));
+        content.memory = content.memory.saturating_add(memory);
+        content.unpacked = content.unpacked.saturating_add(page.unpacked);
     }
-    Ok(())
+    Ok(values)
 }
 
 /// Numbers of a page's header.
 #[derive(Debug, Default)]
 struct Page {
-    unpacked: i32,
-    packed: i32,
+    unpacked: u64,
+    packed: u64,
     values: u64,
+    /// Values of a dictionary.
+    dictionary: u64,
     /// Number of the page's type: 0 for data, 1 for an index, 2 for a dictionary, 3 for data in version 2.
-    kind: i32,
+    kind: u64,
     /// Header of the type.
     header: Option<&'static Layout>,
 }
@@ -82,10 +127,10 @@ impl Page {
     fn check(&self) -> Result<(), Error> {
         let expected = match self.kind {
             0 => &DATA_PAGE_HEADER,
-            // The library passes over indices.
-            1 => return Ok(()),
             2 => &DICTIONARY_PAGE_HEADER,
             3 => &DATA_PAGE_HEADER_V2,
+            // The library takes what is in an index for headers of pages.
+            1 => return Err(Error::Damaged("a page is an index, which is not read".to_owned())),
             kind => return Err(Error::Damaged(format!("a page has the unknown type {kind}"))),
         };
         if self.header.is_some_and(|found| std::ptr::eq(found, expected)) {
@@ -97,25 +142,44 @@ impl Page {
 }
 
 impl Visitor for Page {
-    fn number(&mut self, layout: &'static Layout, field: i16, value: i32) {
-        if std::ptr::eq(layout, &PAGE_HEADER) {
-            match field {
-                1 => self.kind = value,
-                2 => self.unpacked = value,
-                3 => self.packed = value,
-                _ => {}
-            }
-        } else if field == 1
-            && (std::ptr::eq(layout, &DATA_PAGE_HEADER) || std::ptr::eq(layout, &DATA_PAGE_HEADER_V2))
-        {
-            self.values = self.values.saturating_add(u64::try_from(value).unwrap_or(0));
+    fn number(&mut self, layout: &'static Layout, field: i16, value: i64) -> Result<(), Error> {
+        let is = |expected: &'static Layout| std::ptr::eq(layout, expected);
+        let number = || {
+            let number = i32::try_from(value).ok().and_then(|value| u64::try_from(value).ok());
+            number.ok_or_else(|| Error::Damaged(format!("a number of a page's header is {value}")))
+        };
+        match field {
+            1 if is(&PAGE_HEADER) => self.kind = number()?,
+            2 if is(&PAGE_HEADER) => self.unpacked = number()?,
+            3 if is(&PAGE_HEADER) => self.packed = number()?,
+            1 if is(&DATA_PAGE_HEADER) || is(&DATA_PAGE_HEADER_V2) => self.values = number()?,
+            1 if is(&DICTIONARY_PAGE_HEADER) => self.dictionary = number()?,
+            2 if is(&DATA_PAGE_HEADER) => check_encoding(value)?,
+            4 if is(&DATA_PAGE_HEADER_V2) => check_encoding(value)?,
+            _ => {}
         }
+        Ok(())
     }
 
-    fn end(&mut self, layout: &'static Layout) {
+    fn end(&mut self, layout: &'static Layout) -> Result<(), Error> {
         let headers = [&DATA_PAGE_HEADER, &DICTIONARY_PAGE_HEADER, &DATA_PAGE_HEADER_V2];
         if headers.into_iter().any(|header| std::ptr::eq(header, layout)) {
             self.header = Some(layout);
         }
+        Ok(())
     }
+}
+
+/// Refuses encodings of texts whose pages say how many values there are, for which the library takes memory at once, or repeat parts of
+/// texts.
+fn check_encoding(encoding: i64) -> Result<(), Error> {
+    let name = match encoding {
+        6 => "DELTA_LENGTH_BYTE_ARRAY",
+        7 => "DELTA_BYTE_ARRAY",
+        _ => return Ok(()),
+    };
+    Err(Error::Refused(format!(
+        "its texts are encoded as {name}, whose size can't be checked before they are read; write the file with plain or dictionary \
+         encoding"
+    )))
 }

@@ -32,5 +32,5 @@ fn transitions() {
 fn a_damaged_page_is_an_error() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/damaged/page.parquet");
     let error = read_transitions(&path).unwrap_err().to_string();
-    assert!(error.ends_with("page.parquet: it is damaged: a page can't be decoded"), "{error}");
+    assert!(error.ends_with("page.parquet: it is damaged: the library can't decode it"), "{error}");
 }
