@@ -10,6 +10,7 @@ mod footer;
 mod layout;
 mod limit;
 mod pages;
+mod texts;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

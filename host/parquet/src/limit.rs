@@ -17,7 +17,8 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Opens a file whose content is within the limit as far as its footer and the headers of its pages say. Reads no values.
+    /// Opens a file whose content is within the limit as far as its footer and the headers of its pages say, and of which no row has
+    /// more. Reads no values but texts in lists that may have too many.
     ///
     /// # Errors
     /// [`Error::Io`] if it can't be read, [`Error::Library`] or [`Error::Damaged`] if it is damaged, [`Error::Refused`] if its
@@ -31,6 +32,11 @@ impl Limit {
         let content = pages::content(&pages, reader.metadata())?;
         self.check(rows, content.unpacked)?;
         self.check(rows, content.memory)?;
+        for (column, largest) in &content.texts {
+            if *largest > self.bytes {
+                self.check(rows, column.bytes(&reader, self.bytes)?)?;
+            }
+        }
         Ok(reader)
     }
 

@@ -4,12 +4,15 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
+use parquet::basic::Type;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::schema::types::SchemaDescriptor;
 
 use crate::Error;
 use crate::layout::{
     DATA_PAGE_HEADER, DATA_PAGE_HEADER_V2, DICTIONARY_PAGE_HEADER, Layout, PAGE_HEADER, Visitor, walk,
 };
+use crate::texts::TextColumn;
 
 /// Bytes that a value takes at least while it is read.
 const VALUE: u64 = 8;
@@ -21,13 +24,18 @@ const REPEATED_VALUE: u64 = 40;
 /// Bytes that a value of a dictionary takes at most. The library takes them before it looks at the page.
 const DICTIONARY_VALUE: u64 = 32;
 
+/// Type of a page.
+const DICTIONARY: u64 = 2;
+
 /// Content that pages state.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default)]
 pub(crate) struct Content {
     /// Bytes of the pages once they are unpacked.
     pub(crate) unpacked: u64,
     /// Bytes that values take at least while they are read, nulls and empty lists included. A page of a few bytes may have billions.
     pub(crate) memory: u64,
+    /// Columns of texts in lists, with the bytes that they would have if each text were as long as all of its dictionary.
+    pub(crate) texts: Vec<(TextColumn, u64)>,
 }
 
 /// Sums up the pages of all columns.
@@ -37,32 +45,28 @@ pub(crate) struct Content {
 /// more bytes together than the file, fewer values than rows, or the same name, and [`Error::Refused`] for encodings that can't be
 /// checked.
 pub(crate) fn content(file: &File, metadata: &ParquetMetaData) -> Result<Content, Error> {
-    // The library reads the same pages for all columns of a name.
-    let mut names = HashSet::new();
-    if !metadata
-        .file_metadata()
-        .schema_descr()
-        .columns()
-        .iter()
-        .all(|column| names.insert(column.path().parts()))
-    {
-        return Err(Error::Damaged("two columns have the same name".to_owned()));
-    }
+    check_names(metadata.file_metadata().schema_descr())?;
     let mut left = file.metadata()?.len();
     let mut input = BufReader::new(file);
     let (mut content, mut rows) = (Content::default(), 0i64);
-    for group in metadata.row_groups() {
+    for (group_index, group) in metadata.row_groups().iter().enumerate() {
         rows = rows.saturating_add(group.num_rows());
-        for column in group.columns() {
+        for (index, column) in group.columns().iter().enumerate() {
             let (start, length) = place(column)?;
             left = left
                 .checked_sub(length)
                 .ok_or_else(|| Error::Damaged("its columns have more bytes than the file".to_owned()))?;
             input.seek(SeekFrom::Start(start))?;
-            let values = add_column(&mut input, column, length, &mut content)?;
+            let own = Pages::read(&mut input, length)?;
             // The library would read nulls for ever.
-            if i64::try_from(values).is_ok_and(|values| values < group.num_rows()) {
+            if i64::try_from(own.values).is_ok_and(|values| values < group.num_rows()) {
                 return Err(Error::Damaged("a column has fewer values than rows".to_owned()));
+            }
+            content.unpacked = content.unpacked.saturating_add(own.unpacked);
+            content.memory = content.memory.saturating_add(own.memory(column));
+            if is_repeated(column) && column.column_type() == Type::BYTE_ARRAY {
+                let place = TextColumn { group: group_index, column: index };
+                content.texts.push((place, own.values.saturating_mul(own.dictionary_bytes)));
             }
         }
     }
@@ -72,6 +76,15 @@ pub(crate) fn content(file: &File, metadata: &ParquetMetaData) -> Result<Content
     Ok(content)
 }
 
+/// Checks that each column has a name of its own: the library reads the pages of one for all columns of its name.
+fn check_names(schema: &SchemaDescriptor) -> Result<(), Error> {
+    let mut names = HashSet::new();
+    match schema.columns().iter().all(|column| names.insert(column.path().parts())) {
+        true => Ok(()),
+        false => Err(Error::Damaged("two columns have the same name".to_owned())),
+    }
+}
+
 /// Returns where a column begins and how many bytes it has.
 fn place(column: &ColumnChunkMetaData) -> Result<(u64, u64), Error> {
     let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
@@ -79,33 +92,55 @@ fn place(column: &ColumnChunkMetaData) -> Result<(u64, u64), Error> {
     place.ok_or_else(|| Error::Damaged("the place of a column is negative".to_owned()))
 }
 
-/// Adds the pages of a column to `content`. Returns its number of values.
-fn add_column(
-    input: &mut BufReader<&File>,
-    column: &ColumnChunkMetaData,
-    mut length: u64,
-    content: &mut Content,
-) -> Result<u64, Error> {
-    let name = column.column_path().parts().iter().map(|part| part.len() as u64).sum::<u64>();
-    let size = if column.column_descr().max_rep_level() > 0 { REPEATED_VALUE + name } else { VALUE };
-    let mut values = 0u64;
-    while length > 0 {
-        let mut header = input.take(length);
-        let mut page = Page::default();
-        walk(&mut header, &PAGE_HEADER, &mut page)?;
-        let body = header.limit();
-        page.check()?;
-        length = body
-            .checked_sub(page.packed)
-            .ok_or_else(|| Error::Damaged("a page is larger than its column".to_owned()))?;
-        input.seek_relative(page.packed.cast_signed())?;
-        values = values.saturating_add(page.values);
-        let memory =
-            page.values.saturating_mul(size).saturating_add(page.dictionary.saturating_mul(DICTIONARY_VALUE));
-        content.memory = content.memory.saturating_add(memory);
-        content.unpacked = content.unpacked.saturating_add(page.unpacked);
+fn is_repeated(column: &ColumnChunkMetaData) -> bool {
+    column.column_descr().max_rep_level() > 0
+}
+
+/// Sums of a column's pages.
+#[derive(Debug, Default)]
+struct Pages {
+    values: u64,
+    unpacked: u64,
+    /// Values of the dictionary, and the bytes of its page.
+    dictionary: u64,
+    dictionary_bytes: u64,
+}
+
+impl Pages {
+    /// Reads the headers of all pages of a column of `length` bytes.
+    fn read(input: &mut BufReader<&File>, mut length: u64) -> Result<Pages, Error> {
+        let mut pages = Pages::default();
+        while length > 0 {
+            let mut header = input.take(length);
+            let mut page = Page::default();
+            walk(&mut header, &PAGE_HEADER, &mut page)?;
+            let body = header.limit();
+            page.check()?;
+            length = body
+                .checked_sub(page.packed)
+                .ok_or_else(|| Error::Damaged("a page is larger than its column".to_owned()))?;
+            input.seek_relative(page.packed.cast_signed())?;
+            pages.values = pages.values.saturating_add(page.values);
+            pages.unpacked = pages.unpacked.saturating_add(page.unpacked);
+            pages.dictionary = pages.dictionary.saturating_add(page.dictionary);
+            if page.kind == DICTIONARY {
+                pages.dictionary_bytes = pages.dictionary_bytes.saturating_add(page.unpacked);
+            }
+        }
+        Ok(pages)
     }
-    Ok(values)
+
+    /// Returns the bytes that the values take at least while they are read.
+    fn memory(&self, column: &ColumnChunkMetaData) -> u64 {
+        let name = column.column_path().parts().iter().map(|part| part.len() as u64).sum::<u64>();
+        let fixed = match column.column_type() {
+            Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(column.column_descr().type_length()).unwrap_or(0),
+            _ => 0,
+        };
+        let size = fixed + if is_repeated(column) { REPEATED_VALUE + name } else { VALUE };
+        let dictionary = self.dictionary.saturating_mul(DICTIONARY_VALUE);
+        self.values.saturating_mul(size).saturating_add(dictionary)
+    }
 }
 
 /// Numbers of a page's header.
@@ -127,7 +162,7 @@ impl Page {
     fn check(&self) -> Result<(), Error> {
         let expected = match self.kind {
             0 => &DATA_PAGE_HEADER,
-            2 => &DICTIONARY_PAGE_HEADER,
+            DICTIONARY => &DICTIONARY_PAGE_HEADER,
             3 => &DATA_PAGE_HEADER_V2,
             // The library takes what is in an index for headers of pages.
             1 => return Err(Error::Damaged("a page is an index, which is not read".to_owned())),

@@ -5,7 +5,7 @@
 use std::io::{Seek, Write};
 use std::sync::Arc;
 
-use parquet::data_type::Int64Type;
+use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::file::reader::FileReader;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
@@ -357,4 +357,32 @@ fn encodings_that_cannot_be_counted_are_refused() {
 fn rows_without_values_are_refused() {
     let message = message(&file_of(&[], &footer(&["a"], 0)));
     assert_eq!(message, "it is damaged: a column has fewer values than rows");
+}
+
+/// Each element of a list is a text of its own once it is read, and all of a row is read at once.
+#[test]
+fn a_text_that_a_list_repeats_is_counted_for_each_element() {
+    let list = |count: usize, length: usize| {
+        let schema = "message m { \
+                      required group texts (LIST) { repeated group list { required binary element (UTF8); } } }";
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let mut out = Vec::new();
+        let mut writer = SerializedFileWriter::new(&mut out, schema, Arc::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let texts = vec![ByteArray::from("x".repeat(length).as_str()); count];
+        let repetitions: Vec<i16> = (0..count).map(|index| i16::from(index > 0)).collect();
+        column
+            .typed::<ByteArrayType>()
+            .write_batch(&texts, Some(&vec![1; count]), Some(&repetitions))
+            .unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+        out
+    };
+    assert_eq!(open(&list(100, 10_000)).unwrap(), 1);
+    let file = list(110, 10_000);
+    assert!(file.len() < 50_000, "the file has the text once");
+    assert_eq!(message(&file), "its values take more than 1048576 bytes");
 }
