@@ -6,4 +6,5 @@ pub(crate) mod stop_strings;
 pub(crate) mod template;
 pub(crate) mod template_instances;
 pub(crate) mod tokenizer;
+mod tokenizer_limits;
 pub(crate) mod tool_calls;

@@ -6,6 +6,7 @@ use tokenizers::AddedToken;
 
 use crate::error::Error;
 use crate::text::control_tokens::{AddedText, ControlTokens, MARK};
+use crate::text::tokenizer_limits;
 
 /// A model's tokenizer.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ impl Tokenizer {
     /// models are added.
     ///
     /// # Errors
-    /// [`Error::Tokenizer`] if the text is not a valid tokenizer.
+    /// [`Error::Tokenizer`] if the text is not a valid tokenizer, or makes a text too long.
     pub fn from_json(model: impl Into<String>, json: &[u8], eos: &[u32]) -> Result<Self, Error> {
         let model = model.into();
         let mut inner = parse(&model, json)?;
@@ -156,7 +157,11 @@ fn parse(model: &str, json: &[u8]) -> Result<tokenizers::Tokenizer, Error> {
     // Most of its panics are about syntax.
     serde_json::from_slice::<serde::de::IgnoredAny>(json).map_err(|error| failed(error.to_string()))?;
     match std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(json)) {
-        Ok(parsed) => parsed.map_err(|error| failed(error.to_string())),
+        Ok(parsed) => {
+            let tokenizer = parsed.map_err(|error| failed(error.to_string()))?;
+            tokenizer_limits::check(model, &tokenizer)?;
+            Ok(tokenizer)
+        }
         Err(_) => Err(failed("a part of it is invalid".to_owned())),
     }
 }

@@ -3,8 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use pl_model::{Model, Tokenizer};
 use pl_types::Dtype;
+use serde_json::{Value, json};
 use tch::Device;
 
 use crate::{cache, data, smollm};
@@ -117,4 +120,59 @@ fn qwen() {
 fn smollm2() {
     let Some(path) = smollm() else { return };
     equals_reference("smollm2", &gguf(&path).tokenizer);
+}
+
+/// A step that writes `factor` characters for one.
+fn replacement(factor: usize) -> Value {
+    json!({ "type": "Replace", "pattern": { "String": "a" }, "content": "a".repeat(factor) })
+}
+
+/// The small tokenizer with another part.
+fn with(part: &str, value: Value) -> Result<Tokenizer, String> {
+    let mut file: Value = read("data/tiny/tokenizer.json");
+    file[part] = value;
+    Tokenizer::from_json("m", file.to_string().as_bytes(), &[]).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_tokenizer_whose_work_is_out_of_proportion_is_refused() {
+    let normalizer =
+        |steps: &[Value]| with("normalizer", json!({ "type": "Sequence", "normalizers": steps }));
+    let thousand = normalizer(&[replacement(10), replacement(100)]).unwrap();
+    let pieces = |text: &str| thousand.encode(text).unwrap().len();
+    assert!(pieces("a") > 100 * pieces("b"), "the text grows");
+    let message = normalizer(&vec![replacement(10); 12]).unwrap_err();
+    assert_eq!(message, "tokenizer of m: its normaliser may make a text more than 4096 times as long");
+    let nested = json!({ "type": "Sequence", "normalizers": [replacement(100)] });
+    assert_eq!(normalizer(&[nested.clone(), nested]).unwrap_err(), message);
+    let regex = json!({ "type": "Replace", "pattern": { "Regex": "" }, "content": "a".repeat(4096) });
+    assert_eq!(with("normalizer", regex).unwrap_err(), message);
+
+    let decoder = json!({ "type": "Sequence", "decoders": vec![replacement(10); 12] });
+    let message = with("decoder", decoder).unwrap_err();
+    assert_eq!(message, "tokenizer of m: its decoder may make a text more than 4096 times as long");
+    let message = normalizer(&vec![json!({ "type": "NFC" }); 65]).unwrap_err();
+    assert_eq!(message, "tokenizer of m: its normaliser has more than 64 steps");
+    let message = with("normalizer", json!({ "type": "Prepend", "prepend": "a".repeat(65) })).unwrap_err();
+    assert_eq!(message, "tokenizer of m: its normaliser puts more than 64 bytes before a text");
+    let words = json!({
+        "type": "WordPiece", "unk_token": "a", "continuing_subword_prefix": "##", "max_input_chars_per_word": 1_000_000,
+        "vocab": { "a": 3 },
+    });
+    assert_eq!(
+        with("model", words).unwrap_err(),
+        "tokenizer of m: it looks up words of more than 1000 characters"
+    );
+}
+
+/// SentencePiece's table: a trie, here of no bytes, then all texts that it writes.
+#[test]
+fn a_table_that_writes_long_texts_is_refused() {
+    let table = |longest: usize| {
+        let texts = [&[0; 4][..], b"b\0", "a".repeat(longest).as_bytes(), b"\0"].concat();
+        json!({ "type": "Precompiled", "precompiled_charsmap": STANDARD.encode(texts) })
+    };
+    with("normalizer", table(33)).unwrap();
+    let message = with("normalizer", table(5000)).unwrap_err();
+    assert!(message.contains("more than 4096 times as long"), "{message}");
 }
