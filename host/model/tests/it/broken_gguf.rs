@@ -116,11 +116,17 @@ fn inconsistent_tensors_are_refused() {
         let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, at, &count.to_le_bytes()));
         assert!(message.contains(MATRIX), "{message}");
     }
-    for at in [COLUMNS_AT, ROWS_AT] {
-        // A tensor of no values has no memory.
+    for (at, shape) in [(COLUMNS_AT, ", 0]"), (ROWS_AT, "[0, ")] {
         let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, at, &0u64.to_le_bytes()));
-        assert!(message.contains("[0, ") || message.contains(", 0]"), "{message}");
+        assert!(
+            message.contains(MATRIX) && message.contains("has no values") && message.contains(shape),
+            "{message}"
+        );
     }
+    // Of no rows as long as they like: found by the fuzzer.
+    let sizes = [(1u64 << 62).to_le_bytes(), 0u64.to_le_bytes()].concat();
+    let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, COLUMNS_AT, &sizes));
+    assert!(message.contains("has no values: its shape is [0, 4611686018427387904]"), "{message}");
     let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, ROWS_AT, &31u64.to_le_bytes()));
     assert!(message.contains("[31, 32]") && message.contains("[32, 32]"), "{message}");
     let message = refusal(&with_tensor("llama3.gguf", "blk.0.attn_q.weight", ROWS_AT, &24u64.to_le_bytes()));

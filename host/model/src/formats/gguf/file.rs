@@ -132,7 +132,7 @@ impl Header {
             .ok_or_else(|| Error::MissingTensor { path: path.to_path_buf(), tensor: name.to_owned() })
     }
 
-    /// Returns the stored bytes of a tensor of at most two dimensions.
+    /// Returns the stored bytes of a tensor of one or two dimensions, none of which is 0.
     pub(crate) fn data<'a>(
         &self,
         bytes: &'a MappedFile,
@@ -159,6 +159,10 @@ impl Header {
                 ));
             }
         };
+        if rows == 0 || columns == 0 {
+            // The file has no bytes that would bound its other size.
+            return fail(&format!("has no values: its shape is {:?}", info.shape));
+        }
         let Some(length) = format.bytes(rows, columns) else {
             return fail(&format!("has rows of {columns} values, which its number format does not allow"));
         };
@@ -177,11 +181,7 @@ impl Header {
         let TensorData { format, rows, columns, bytes: data } = self.data(bytes, path, name)?;
         let shape = self.info(path, name)?.shape.as_slice();
         let tensor = Tensor::f_zeros(shape, (Kind::Float, Device::Cpu))?;
-        if rows == 0 || columns == 0 {
-            // It has no memory to point to.
-            return Ok(tensor);
-        }
-        // SAFETY: a new contiguous f32 tensor of rows x columns values (they fit into memory, as their
+        // SAFETY: a new contiguous f32 tensor of rows x columns values, at least one (they fit into memory, as their
         // stored bytes do, and were allocated), which nothing else refers to yet.
         let values =
             unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast::<f32>(), rows * columns) };
