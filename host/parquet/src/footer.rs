@@ -64,7 +64,9 @@ impl Visitor for Schema {
             return Ok(());
         }
         match field {
-            2 if value > LARGEST_VALUE => Err(Error::Refused(format!("it has values of {value} bytes each"))),
+            2 if !(0..=LARGEST_VALUE).contains(&value) => {
+                Err(Error::Refused(format!("it has values of {value} bytes each")))
+            }
             // The library takes memory for them at once.
             5 if !(0..=MOST as i64).contains(&value) => {
                 Err(Error::Refused(format!("its schema has a group of {value} columns")))

@@ -1,8 +1,9 @@
 //! Structures of the format (parquet.thrift, version 2.12) in Thrift's compact protocol, as far as the library reads them.
 //!
 //! The library skips fields that it doesn't know and reads those that it knows by their numbers, whatever type the file gives
-//! them. So a file is walked here with the types of the format: the library reads what passes by the same bytes. Lists and maps of booleans, which the format has none of in these structures, are refused: the library reads no byte
-//! for such an element, so that a few bytes would keep it busy for hours.
+//! them. So a file is walked here with the types of the format: the library reads what passes by the same bytes. Lists and maps
+//! of booleans, which the format has none of in these structures, are refused: the library reads no byte for such an element, so
+//! that a few bytes would keep it busy for hours.
 
 use std::io::Read;
 
