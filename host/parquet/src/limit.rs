@@ -32,9 +32,12 @@ impl Limit {
         let content = pages::content(&pages, reader.metadata())?;
         self.check(rows, content.unpacked)?;
         self.check(rows, content.memory)?;
-        for (column, largest) in &content.texts {
-            if *largest > self.bytes {
-                self.check(rows, column.bytes(&reader, self.bytes)?)?;
+        let largest = content.texts.iter().map(|(_, largest)| *largest).fold(0, u64::saturating_add);
+        if largest > self.bytes {
+            let mut bytes = 0u64;
+            for (column, _) in &content.texts {
+                bytes = bytes.saturating_add(column.bytes(&reader, self.bytes - bytes)?);
+                self.check(rows, bytes)?;
             }
         }
         Ok(reader)

@@ -189,8 +189,8 @@ impl Visitor for Page {
             3 if is(&PAGE_HEADER) => self.packed = number()?,
             1 if is(&DATA_PAGE_HEADER) || is(&DATA_PAGE_HEADER_V2) => self.values = number()?,
             1 if is(&DICTIONARY_PAGE_HEADER) => self.dictionary = number()?,
-            2 if is(&DATA_PAGE_HEADER) => check_encoding(value)?,
-            4 if is(&DATA_PAGE_HEADER_V2) => check_encoding(value)?,
+            2 if is(&DATA_PAGE_HEADER) => check_encoding(number()?)?,
+            4 if is(&DATA_PAGE_HEADER_V2) => check_encoding(number()?)?,
             _ => {}
         }
         Ok(())
@@ -207,7 +207,7 @@ impl Visitor for Page {
 
 /// Refuses encodings of texts whose pages say how many values there are, for which the library takes memory at once, or repeat parts of
 /// texts.
-fn check_encoding(encoding: i64) -> Result<(), Error> {
+fn check_encoding(encoding: u64) -> Result<(), Error> {
     let name = match encoding {
         6 => "DELTA_LENGTH_BYTE_ARRAY",
         7 => "DELTA_BYTE_ARRAY",

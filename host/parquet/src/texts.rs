@@ -33,12 +33,13 @@ impl TextColumn {
             let mut bytes = 0u64;
             while bytes <= most {
                 let (mut definitions, mut repetitions, mut texts) = (Vec::new(), Vec::new(), Vec::new());
-                let (rows, ..) =
+                let (rows, _, levels) =
                     column.read_records(ROWS, Some(&mut definitions), Some(&mut repetitions), &mut texts)?;
-                if rows == 0 {
+                bytes = texts.iter().map(|text| text.len() as u64).fold(bytes, u64::saturating_add);
+                // Of the last row, the library may return the values without counting the row.
+                if rows == 0 && levels == 0 {
                     break;
                 }
-                bytes = texts.iter().map(|text| text.len() as u64).fold(bytes, u64::saturating_add);
             }
             Ok(bytes)
         })?

@@ -329,6 +329,18 @@ fn values_that_a_dictionary_claims_are_counted() {
 /// The pages themselves say for how many texts the library takes memory.
 #[test]
 fn encodings_that_cannot_be_counted_are_refused() {
+    // The library keeps 32 bits.
+    let header = |encoding: i64| {
+        page_of(0, |header| {
+            header.field(5, TType::Struct);
+            header.structure(|data| {
+                data.i32(1, 1);
+                data.i64(2, encoding);
+            });
+        })
+    };
+    let wide = message(&file_of_pages(&header(6 + (1 << 32))));
+    assert_eq!(wide, "it is damaged: a number of a page's header is 4294967302");
     for (encoding, name) in [(6, "DELTA_LENGTH_BYTE_ARRAY"), (7, "DELTA_BYTE_ARRAY")] {
         let first = page_of(0, |header| {
             header.field(5, TType::Struct);
@@ -365,27 +377,34 @@ fn rows_without_values_are_refused() {
 /// Each element of a list is a text of its own once it is read, and all of a row is read at once.
 #[test]
 fn a_text_that_a_list_repeats_is_counted_for_each_element() {
-    let list = |count: usize, length: usize| {
-        let schema = "message m { \
-                      required group texts (LIST) { repeated group list { required binary element (UTF8); } } }";
-        let schema = Arc::new(parse_message_type(schema).unwrap());
+    let list = |columns: usize, count: usize, length: usize| {
+        let column = |index| {
+            format!(
+                "required group a{index} (LIST) {{ repeated group list {{ required binary element (UTF8); }} }}"
+            )
+        };
+        let schema = format!("message m {{ {} }}", (0..columns).map(column).collect::<String>());
+        let schema = Arc::new(parse_message_type(&schema).unwrap());
         let mut out = Vec::new();
         let mut writer = SerializedFileWriter::new(&mut out, schema, Arc::default()).unwrap();
         let mut group = writer.next_row_group().unwrap();
-        let mut column = group.next_column().unwrap().unwrap();
-        let texts = vec![ByteArray::from("x".repeat(length).as_str()); count];
-        let repetitions: Vec<i16> = (0..count).map(|index| i16::from(index > 0)).collect();
-        column
-            .typed::<ByteArrayType>()
-            .write_batch(&texts, Some(&vec![1; count]), Some(&repetitions))
-            .unwrap();
-        column.close().unwrap();
+        while let Some(mut column) = group.next_column().unwrap() {
+            let texts = vec![ByteArray::from("x".repeat(length).as_str()); count];
+            let repetitions: Vec<i16> = (0..count).map(|index| i16::from(index > 0)).collect();
+            column
+                .typed::<ByteArrayType>()
+                .write_batch(&texts, Some(&vec![1; count]), Some(&repetitions))
+                .unwrap();
+            column.close().unwrap();
+        }
         group.close().unwrap();
         writer.close().unwrap();
         out
     };
-    assert_eq!(open(&list(100, 10_000)).unwrap(), 1);
-    let file = list(110, 10_000);
+    assert_eq!(open(&list(1, 100, 10_000)).unwrap(), 1);
+    let file = list(1, 110, 10_000);
     assert!(file.len() < 50_000, "the file has the text once");
     assert_eq!(message(&file), "its values take more than 1048576 bytes");
+    assert_eq!(open(&list(2, 50, 10_000)).unwrap(), 1);
+    assert_eq!(message(&list(2, 55, 10_000)), "its values take more than 1048576 bytes");
 }

@@ -1,5 +1,6 @@
 //! Text to token ids and back, through Hugging Face's `tokenizers`.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use tokenizers::AddedToken;
@@ -74,11 +75,15 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Tokenizer`] if the tokenizer can't encode the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, Error> {
-        let encoding = self
-            .inner
-            .encode_fast(text, false)
-            .map_err(|e| Error::Tokenizer { model: self.model.clone(), reason: e.to_string() })?;
-        Ok(encoding.get_ids().to_vec())
+        self.encode_with(&self.inner, text)
+    }
+
+    /// Returns the token ids that this tokenizer, or the marking one, gives a text. The library panics at some texts with some files.
+    fn encode_with(&self, tokenizer: &tokenizers::Tokenizer, text: &str) -> Result<Vec<u32>, Error> {
+        let failed = |reason: String| Error::Tokenizer { model: self.model.clone(), reason };
+        let encoded = catch_unwind(AssertUnwindSafe(|| tokenizer.encode_fast(text, false)))
+            .map_err(|_| failed("it can't encode a text".to_owned()))?;
+        Ok(encoded.map_err(|error| failed(error.to_string()))?.get_ids().to_vec())
     }
 
     pub(super) fn control_tokens(&self) -> &ControlTokens {
@@ -97,14 +102,15 @@ impl Tokenizer {
         let marking = self.marking.get_or_init(|| MarkingTokenizer::new(&self.inner)).as_ref();
         let marking =
             marking.ok_or_else(|| failed("it can't keep control tokens in texts apart".to_owned()))?;
-        let encoding = marking.inner.encode_fast(text, false).map_err(|error| failed(error.to_string()))?;
-        Ok(encoding.get_ids().iter().copied().filter(|id| *id != marking.mark).collect())
+        let ids = self.encode_with(&marking.inner, text)?;
+        Ok(ids.into_iter().filter(|id| *id != marking.mark).collect())
     }
 
     /// Returns the text of token ids. Invalid UTF-8 becomes U+FFFD; ids outside of the vocabulary are
     /// skipped.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
-        self.inner.decode(ids, skip_special).unwrap_or_else(|_| {
+        let decoded = catch_unwind(AssertUnwindSafe(|| self.inner.decode(ids, skip_special)));
+        decoded.ok().and_then(Result::ok).unwrap_or_else(|| {
             // If the decoder fails: the tokens as written in the vocabulary.
             ids.iter().filter_map(|id| self.inner.id_to_token(*id)).collect()
         })
@@ -154,16 +160,12 @@ impl Tokenizer {
 /// Parses a tokenizer that may come from anywhere. The library panics on some invalid files.
 fn parse(model: &str, json: &[u8]) -> Result<tokenizers::Tokenizer, Error> {
     let failed = |reason: String| Error::Tokenizer { model: model.to_owned(), reason };
-    // Most of its panics are about syntax.
-    serde_json::from_slice::<serde::de::IgnoredAny>(json).map_err(|error| failed(error.to_string()))?;
-    match std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(json)) {
-        Ok(parsed) => {
-            let tokenizer = parsed.map_err(|error| failed(error.to_string()))?;
-            tokenizer_limits::check(model, &tokenizer)?;
-            Ok(tokenizer)
-        }
-        Err(_) => Err(failed("a part of it is invalid".to_owned())),
+    let invalid = || failed("a part of it is invalid".to_owned());
+    if let Some(excess) = catch_unwind(|| tokenizer_limits::excess(json)).map_err(|_| invalid())? {
+        return Err(failed(excess));
     }
+    let parsed = catch_unwind(|| tokenizers::Tokenizer::from_bytes(json)).map_err(|_| invalid())?;
+    parsed.map_err(|error| failed(error.to_string()))
 }
 
 impl MarkingTokenizer {

@@ -136,33 +136,78 @@ fn with(part: &str, value: Value) -> Result<Tokenizer, String> {
 
 #[test]
 fn a_tokenizer_whose_work_is_out_of_proportion_is_refused() {
-    let normalizer =
-        |steps: &[Value]| with("normalizer", json!({ "type": "Sequence", "normalizers": steps }));
-    let thousand = normalizer(&[replacement(10), replacement(100)]).unwrap();
+    let refusal = |part: &str, value: Value| with(part, value).map(drop).unwrap_err();
+    let sequence = |steps: &[Value]| json!({ "type": "Sequence", "normalizers": steps });
+    let thousand = with("normalizer", sequence(&[replacement(10), replacement(100)])).unwrap();
     let pieces = |text: &str| thousand.encode(text).unwrap().len();
     assert!(pieces("a") > 100 * pieces("b"), "the text grows");
-    let message = normalizer(&vec![replacement(10); 12]).unwrap_err();
-    assert_eq!(message, "tokenizer of m: its normaliser may make a text more than 4096 times as long");
-    let nested = json!({ "type": "Sequence", "normalizers": [replacement(100)] });
-    assert_eq!(normalizer(&[nested.clone(), nested]).unwrap_err(), message);
-    let regex = json!({ "type": "Replace", "pattern": { "Regex": "" }, "content": "a".repeat(4096) });
-    assert_eq!(with("normalizer", regex).unwrap_err(), message);
-
-    let decoder = json!({ "type": "Sequence", "decoders": vec![replacement(10); 12] });
-    let message = with("decoder", decoder).unwrap_err();
-    assert_eq!(message, "tokenizer of m: its decoder may make a text more than 4096 times as long");
-    let message = normalizer(&vec![json!({ "type": "NFC" }); 65]).unwrap_err();
-    assert_eq!(message, "tokenizer of m: its normaliser has more than 64 steps");
-    let message = with("normalizer", json!({ "type": "Prepend", "prepend": "a".repeat(65) })).unwrap_err();
-    assert_eq!(message, "tokenizer of m: its normaliser puts more than 64 bytes before a text");
-    let words = json!({
-        "type": "WordPiece", "unk_token": "a", "continuing_subword_prefix": "##", "max_input_chars_per_word": 1_000_000,
-        "vocab": { "a": 3 },
-    });
+    let grows =
+        "tokenizer of m: its normaliser and pre-tokenizer may make a text more than 8192 times as long";
+    let nested = sequence(&[replacement(100)]);
+    let nothing = |pattern: &str| json!({ "type": "Replace", "pattern": { pattern: "" }, "content": "a" });
+    for steps in [
+        vec![replacement(10); 12],
+        vec![nested.clone(), nested],
+        vec![nothing("Regex"); 14],
+        vec![nothing("String"); 14],
+        vec![json!({ "type": "Prepend", "prepend": "a".repeat(64) }), replacement(200)],
+    ] {
+        assert_eq!(refusal("normalizer", sequence(&steps)), grows);
+    }
+    // Files of old versions don't say the type of a step.
+    let untyped = json!({ "pattern": { "String": "a" }, "content": "a".repeat(10_000) });
+    assert_eq!(refusal("normalizer", untyped), grows);
+    let levels =
+        json!({ "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false, "use_regex": true });
     assert_eq!(
-        with("model", words).unwrap_err(),
-        "tokenizer of m: it looks up words of more than 1000 characters"
+        refusal("pre_tokenizer", json!({ "type": "Sequence", "pretokenizers": vec![levels; 7] })),
+        grows
     );
+
+    let decoder = |steps: Vec<Value>| refusal("decoder", json!({ "type": "Sequence", "decoders": steps }));
+    let grows = "tokenizer of m: its decoder may make a text more than 8192 times as long";
+    assert_eq!(decoder(vec![replacement(10); 12]), grows);
+    assert_eq!(decoder(vec![json!({ "type": "BPEDecoder", "suffix": "" }); 12]), grows);
+    let steps = refusal(
+        "normalizer",
+        sequence(&vec![json!({ "type": "Strip", "strip_left": true, "strip_right": true }); 65]),
+    );
+    assert_eq!(steps, "tokenizer of m: its normaliser has more than 64 steps");
+
+    let text = json!({ "Sequence": { "id": "A", "type_id": 0 } });
+    let template = |single: &[Value]| json!({ "type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {} });
+    with("post_processor", template(std::slice::from_ref(&text))).unwrap();
+    let message = refusal("post_processor", template(&[text.clone(), text]));
+    assert_eq!(message, "tokenizer of m: its post-processor repeats a text");
+
+    let words = |longest: u64, prefix: &str| {
+        json!({
+            "type": "WordPiece", "unk_token": "a", "continuing_subword_prefix": prefix, "max_input_chars_per_word": longest,
+            "vocab": { "a": 3 },
+        })
+    };
+    let message = refusal("model", words(1_000_000, "##"));
+    assert_eq!(message, "tokenizer of m: it looks up words of more than 1000 characters");
+    let message = refusal("model", words(100, &"#".repeat(65)));
+    assert_eq!(message, "tokenizer of m: it puts more than 64 bytes at each part of a word");
+}
+
+/// The library normalises added tokens as soon as it reads a file.
+#[test]
+fn a_normaliser_is_checked_before_it_normalises_added_tokens() {
+    let mut file: Value = read("data/tiny/tokenizer.json");
+    file["normalizer"] = json!({ "type": "Sequence", "normalizers": vec![replacement(10); 12] });
+    file["added_tokens"].as_array_mut().unwrap()[0]["content"] = json!("aaaa");
+    file["added_tokens"].as_array_mut().unwrap()[0]["normalized"] = json!(true);
+    let error = Tokenizer::from_json("m", file.to_string().as_bytes(), &[]).unwrap_err().to_string();
+    assert!(error.contains("more than 8192 times as long"), "{error}");
+}
+
+/// The library panics.
+#[test]
+fn a_step_that_fails_is_an_error_of_the_text() {
+    let tokenizer = with("pre_tokenizer", json!({ "type": "FixedLength", "length": 0 })).unwrap();
+    assert_eq!(tokenizer.encode("a text").unwrap_err().to_string(), "tokenizer of m: it can't encode a text");
 }
 
 /// SentencePiece's table: a trie, here of no bytes, then all texts that it writes.
@@ -173,6 +218,6 @@ fn a_table_that_writes_long_texts_is_refused() {
         json!({ "type": "Precompiled", "precompiled_charsmap": STANDARD.encode(texts) })
     };
     with("normalizer", table(33)).unwrap();
-    let message = with("normalizer", table(5000)).unwrap_err();
-    assert!(message.contains("more than 4096 times as long"), "{message}");
+    let message = with("normalizer", table(9000)).map(drop).unwrap_err();
+    assert!(message.contains("more than 8192 times as long"), "{message}");
 }
