@@ -472,6 +472,7 @@ pub const CASES: &[Case] = &[
             test("pl-model", "a_table_that_writes_long_texts_is_refused"),
             test("pl-model", "a_normaliser_is_checked_before_it_normalises_added_tokens"),
             test("pl-model", "a_step_that_fails_is_an_error_of_the_text"),
+            test("pl-model", "an_id_far_beyond_the_vocabulary_is_refused"),
             test("pl-inference", "a_model_that_claims_millions_of_positions_takes_no_more_memory"),
             test("pl-run", "fuzz::workflow_json"),
             test("pl-run", "fuzz::trace_lines"),

@@ -40,6 +40,9 @@ impl Tokenizer {
     pub fn from_json(model: impl Into<String>, json: &[u8], eos: &[u32]) -> Result<Self, Error> {
         let model = model.into();
         let mut inner = parse(&model, json)?;
+        if let Some(excess) = tokenizer_limits::excess_of_ids(&inner) {
+            return Err(Error::Tokenizer { model, reason: excess });
+        }
         // Prompts are neither padded nor truncated, whatever the file requests.
         inner.with_padding(None);
         inner

@@ -22,6 +22,11 @@ const LONGEST_AFFIX: usize = 64;
 /// Characters of a word that WordPiece looks up, for which it copies their number cubed. Published tokenizers have 100.
 const LONGEST_WORD: u64 = 1000;
 
+/// Ids without a token that a vocabulary may have for each token, beyond the first [`FREE_IDS`]: the library lists them one by one when
+/// it writes a file.
+const IDS_PER_TOKEN: usize = 16;
+const FREE_IDS: usize = 1 << 16;
+
 /// Parts of a `tokenizer.json`, as the library reads them. None may be there twice.
 #[derive(Deserialize)]
 struct Parts {
@@ -78,6 +83,15 @@ pub(super) fn excess(json: &[u8]) -> Option<String> {
         return Some(format!("it looks up words of more than {LONGEST_WORD} characters"));
     }
     None
+}
+
+/// Returns the limit that the ids of a tokenizer exceed, in words.
+pub(super) fn excess_of_ids(tokenizer: &tokenizers::Tokenizer) -> Option<String> {
+    let vocabulary = tokenizer.get_vocab(true);
+    let largest = vocabulary.values().max().copied().unwrap_or(0);
+    let limit = FREE_IDS + IDS_PER_TOKEN * vocabulary.len();
+    (largest as usize > limit)
+        .then(|| format!("a token has the id {largest}, of {} tokens", vocabulary.len()))
 }
 
 /// Returns the normaliser, pre-tokenizer, post-processor and decoder in one form, and the model.

@@ -203,6 +203,15 @@ fn a_normaliser_is_checked_before_it_normalises_added_tokens() {
     assert!(error.contains("more than 8192 times as long"), "{error}");
 }
 
+/// The library lists all ids without a token when it writes a file.
+#[test]
+fn an_id_far_beyond_the_vocabulary_is_refused() {
+    let words = |id: u32| json!({ "type": "WordLevel", "unk_token": "a", "vocab": { "a": id } });
+    with("model", words(65_536)).unwrap();
+    let message = with("model", words(u32::MAX - 1)).map(drop).unwrap_err();
+    assert!(message.starts_with("tokenizer of m: a token has the id 4294967294, of "), "{message}");
+}
+
 /// The library panics.
 #[test]
 fn a_step_that_fails_is_an_error_of_the_text() {
