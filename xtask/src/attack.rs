@@ -4,6 +4,7 @@
 //! The tests are ordinary ones, so that `cargo xtask test` runs them all; this command runs them by part and says what each
 //! case came to. [`cases::CASES`] has the table.
 
+mod case;
 mod cases;
 mod fuzz;
 
@@ -18,7 +19,8 @@ use serde_json::Value;
 use crate::cargo::cargo;
 use crate::setup;
 
-use self::cases::{CASES, Case, PARTS, Test};
+use self::case::{Case, PARTS, Test};
+use self::cases::CASES;
 
 /// Runs the cases of some parts, or of all, and prints a line for each. Returns the exit code.
 ///

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::super::case::PARTS;
 use super::*;
 
 /// Calls `visit` with every file below a folder that has this extension, or name.
