@@ -5,7 +5,6 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use pl_parquet::{Limit, guarded};
 use pl_types::SourcePath;
@@ -71,7 +70,7 @@ pub fn read_file(source: impl Into<SourcePath>) -> Result<Vec<Map<String, Value>
         Some(".jsonl") => lines(path, &text(source)?),
         Some(".jsonl.gz") => lines(path, &unpack(source, LARGEST_UNPACKED, |text| io::read_to_string(text))?),
         Some(".json") => list(path, &text(source)?),
-        Some(".parquet") => guarded(|| rows(source, LARGEST_PARQUET)).map_err(unreadable(path))?,
+        Some(".parquet") => guarded(|| rows(source, LARGEST_PARQUET)).map_err(|e| unreadable(path, e))?,
         Some(".txt") => plain_text(path, &text(source)?),
         _ => Err(Error::Form { path: path.to_path_buf() }),
     }
@@ -194,30 +193,29 @@ fn list(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
 /// Opens a Parquet file whose content is within the limit as far as the file says.
 fn open_parquet(source: &SourcePath, limit: Limit) -> Result<SerializedFileReader<File>, Error> {
     let file = source.open().map_err(failed(source))?;
-    limit.open(file).map_err(unreadable(source.path()))
+    limit.open(file).map_err(|e| unreadable(source.path(), e))
 }
 
 fn rows(source: &SourcePath, limit: Limit) -> Result<Vec<Map<String, Value>>, Error> {
     let path = source.path();
     let reader = open_parquet(source, limit)?;
-    let failed = |error: ParquetError| unreadable(path)(error.into());
     let (mut records, mut bytes) = (Vec::new(), 0);
-    for (index, row) in reader.get_row_iter(None).map_err(failed)?.enumerate() {
-        let record = row.map_err(failed)?.to_json_value();
+    for (index, row) in reader.get_row_iter(None).map_err(|e| unreadable(path, e))?.enumerate() {
+        let record = row.map_err(|e| unreadable(path, e))?.to_json_value();
         bytes += size(&record);
-        limit.check(index as u64 + 1, bytes).map_err(unreadable(path))?;
+        limit.check(index as u64 + 1, bytes).map_err(|e| unreadable(path, e))?;
         records.push(object(record, path, index + 1)?);
     }
     Ok(records)
 }
 
 /// Returns the error of a Parquet file.
-fn unreadable(path: &Path) -> impl Fn(pl_parquet::Error) -> Error {
+fn unreadable(path: &Path, error: impl Into<pl_parquet::Error>) -> Error {
     let path = path.to_path_buf();
-    move |error| match error {
-        pl_parquet::Error::TooManyRows(most) => Error::TooManyRecords { path: path.clone(), most },
-        pl_parquet::Error::TooLarge(largest) => Error::TooLarge { path: path.clone(), largest },
-        source => Error::Parquet { path: path.clone(), source },
+    match error.into() {
+        pl_parquet::Error::TooManyRows(most) => Error::TooManyRecords { path, most },
+        pl_parquet::Error::TooLarge(largest) => Error::TooLarge { path, largest },
+        source => Error::Parquet { path, source },
     }
 }
 

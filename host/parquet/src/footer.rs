@@ -60,7 +60,7 @@ struct Schema {
 
 impl Visitor for Schema {
     fn number(&mut self, layout: &'static Layout, field: i16, value: i64) -> Result<(), Error> {
-        if !std::ptr::eq(layout, &SCHEMA_ELEMENT) {
+        if !layout.is(&SCHEMA_ELEMENT) {
             return Ok(());
         }
         match field {
@@ -80,14 +80,14 @@ impl Visitor for Schema {
     }
 
     fn bytes(&mut self, layout: &'static Layout, _field: i16, length: usize) -> Result<(), Error> {
-        if std::ptr::eq(layout, &SCHEMA_ELEMENT) && length > LONGEST_NAME {
+        if layout.is(&SCHEMA_ELEMENT) && length > LONGEST_NAME {
             return Err(Error::Refused(format!("a name in its schema has more than {LONGEST_NAME} bytes")));
         }
         Ok(())
     }
 
     fn end(&mut self, layout: &'static Layout) -> Result<(), Error> {
-        if !std::ptr::eq(layout, &SCHEMA_ELEMENT) {
+        if !layout.is(&SCHEMA_ELEMENT) {
             return Ok(());
         }
         self.elements += 1;

@@ -35,6 +35,13 @@ pub(crate) struct Layout {
     fields: &'static [(i16, Field)],
 }
 
+impl Layout {
+    /// Returns true if this is the other structure.
+    pub(crate) fn is(&self, other: &Layout) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
 /// Receiver of what a walk comes by.
 pub(crate) trait Visitor {
     /// Takes an integer field.
@@ -66,6 +73,7 @@ const fn layout(name: &'static str, fields: &'static [(i16, Field)]) -> Layout {
     Layout { name, fields }
 }
 
+/// A structure without known fields.
 static EMPTY: Layout = layout("an empty structure", &[]);
 static TIME_UNIT: Layout =
     layout("TimeUnit", &[(1, Struct(&EMPTY)), (2, Struct(&EMPTY)), (3, Struct(&EMPTY))]);
@@ -257,7 +265,7 @@ pub(crate) fn walk(
     layout: &'static Layout,
     visitor: &mut impl Visitor,
 ) -> Result<(), Error> {
-    Walk { protocol: TCompactInputProtocol::new(input), visitor }.structure(layout)
+    Walk { protocol: TCompactInputProtocol::new(input), visitor }.structure(layout, DEEPEST)
 }
 
 struct Walk<'v, R: Read, V> {
@@ -266,7 +274,8 @@ struct Walk<'v, R: Read, V> {
 }
 
 impl<R: Read, V: Visitor> Walk<'_, R, V> {
-    fn structure(&mut self, layout: &'static Layout) -> Result<(), Error> {
+    /// Walks over the fields of a structure. Unknown ones have up to `depth` levels.
+    fn structure(&mut self, layout: &'static Layout, depth: usize) -> Result<(), Error> {
         self.protocol.read_struct_begin().map_err(damaged)?;
         loop {
             let field = self.protocol.read_field_begin().map_err(damaged)?;
@@ -276,7 +285,7 @@ impl<R: Read, V: Visitor> Walk<'_, R, V> {
             let id = field.id.unwrap_or(0);
             match layout.fields.iter().find(|(known, _)| *known == id) {
                 Some((_, expected)) => self.known(*expected, field.field_type, layout, id)?,
-                None => self.unknown(field.field_type, DEEPEST)?,
+                None => self.unknown(field.field_type, depth)?,
             }
         }
         self.protocol.read_struct_end().map_err(damaged)?;
@@ -298,7 +307,7 @@ impl<R: Read, V: Visitor> Walk<'_, R, V> {
             )));
         }
         match expected {
-            Struct(layout) => self.structure(layout),
+            Struct(layout) => self.structure(layout, DEEPEST),
             List(element) => {
                 let list = self.protocol.read_list_begin().map_err(damaged)?;
                 (0..list.size).try_for_each(|_| self.known(*element, list.element_type, layout, id))
@@ -321,16 +330,7 @@ impl<R: Read, V: Visitor> Walk<'_, R, V> {
             return Err(Error::Damaged("its structures are too deep".to_owned()));
         };
         match found {
-            TType::Struct => {
-                self.protocol.read_struct_begin().map_err(damaged)?;
-                loop {
-                    let field = self.protocol.read_field_begin().map_err(damaged)?;
-                    if field.field_type == TType::Stop {
-                        break self.protocol.read_struct_end().map_err(damaged);
-                    }
-                    self.unknown(field.field_type, depth)?;
-                }
-            }
+            TType::Struct => self.structure(&EMPTY, depth),
             TType::List | TType::Set => {
                 let list = self.protocol.read_list_begin().map_err(damaged)?;
                 (0..list.size).try_for_each(|_| self.element(list.element_type, depth))

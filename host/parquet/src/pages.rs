@@ -168,7 +168,7 @@ impl Page {
             1 => return Err(Error::Damaged("a page is an index, which is not read".to_owned())),
             kind => return Err(Error::Damaged(format!("a page has the unknown type {kind}"))),
         };
-        if self.header.is_some_and(|found| std::ptr::eq(found, expected)) {
+        if self.header.is_some_and(|found| found.is(expected)) {
             Ok(())
         } else {
             Err(Error::Damaged("a page lacks the header of its type".to_owned()))
@@ -178,19 +178,18 @@ impl Page {
 
 impl Visitor for Page {
     fn number(&mut self, layout: &'static Layout, field: i16, value: i64) -> Result<(), Error> {
-        let is = |expected: &'static Layout| std::ptr::eq(layout, expected);
         let number = || {
             let number = i32::try_from(value).ok().and_then(|value| u64::try_from(value).ok());
             number.ok_or_else(|| Error::Damaged(format!("a number of a page's header is {value}")))
         };
         match field {
-            1 if is(&PAGE_HEADER) => self.kind = number()?,
-            2 if is(&PAGE_HEADER) => self.unpacked = number()?,
-            3 if is(&PAGE_HEADER) => self.packed = number()?,
-            1 if is(&DATA_PAGE_HEADER) || is(&DATA_PAGE_HEADER_V2) => self.values = number()?,
-            1 if is(&DICTIONARY_PAGE_HEADER) => self.dictionary = number()?,
-            2 if is(&DATA_PAGE_HEADER) => check_encoding(number()?)?,
-            4 if is(&DATA_PAGE_HEADER_V2) => check_encoding(number()?)?,
+            1 if layout.is(&PAGE_HEADER) => self.kind = number()?,
+            2 if layout.is(&PAGE_HEADER) => self.unpacked = number()?,
+            3 if layout.is(&PAGE_HEADER) => self.packed = number()?,
+            1 if layout.is(&DATA_PAGE_HEADER) || layout.is(&DATA_PAGE_HEADER_V2) => self.values = number()?,
+            1 if layout.is(&DICTIONARY_PAGE_HEADER) => self.dictionary = number()?,
+            2 if layout.is(&DATA_PAGE_HEADER) => check_encoding(number()?)?,
+            4 if layout.is(&DATA_PAGE_HEADER_V2) => check_encoding(number()?)?,
             _ => {}
         }
         Ok(())
@@ -198,7 +197,7 @@ impl Visitor for Page {
 
     fn end(&mut self, layout: &'static Layout) -> Result<(), Error> {
         let headers = [&DATA_PAGE_HEADER, &DICTIONARY_PAGE_HEADER, &DATA_PAGE_HEADER_V2];
-        if headers.into_iter().any(|header| std::ptr::eq(header, layout)) {
+        if headers.into_iter().any(|header| layout.is(header)) {
             self.header = Some(layout);
         }
         Ok(())

@@ -40,9 +40,6 @@ impl Tokenizer {
     pub fn from_json(model: impl Into<String>, json: &[u8], eos: &[u32]) -> Result<Self, Error> {
         let model = model.into();
         let mut inner = parse(&model, json)?;
-        if let Some(excess) = tokenizer_limits::excess_of_ids(&inner) {
-            return Err(Error::Tokenizer { model, reason: excess });
-        }
         // Prompts are neither padded nor truncated, whatever the file requests.
         inner.with_padding(None);
         inner
@@ -168,7 +165,11 @@ fn parse(model: &str, json: &[u8]) -> Result<tokenizers::Tokenizer, Error> {
         return Err(failed(excess));
     }
     let parsed = catch_unwind(|| tokenizers::Tokenizer::from_bytes(json)).map_err(|_| invalid())?;
-    parsed.map_err(|error| failed(error.to_string()))
+    let tokenizer = parsed.map_err(|error| failed(error.to_string()))?;
+    match tokenizer_limits::excess_of_ids(&tokenizer) {
+        Some(excess) => Err(failed(excess)),
+        None => Ok(tokenizer),
+    }
 }
 
 impl MarkingTokenizer {
