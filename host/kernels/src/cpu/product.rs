@@ -318,19 +318,26 @@ impl<W: WeightStorage> Stride<W> {
     unsafe fn add<S: Simd>(self, term: &Term<'_>, first: usize, sums: &mut [f32]) {
         let Self { weights, input, count, following } = self;
         let width = 2 * S::LANES;
-        let blocks = term.rows.len().div_ceil(S::ROWS);
-        let share = following.div_ceil((blocks * count).max(1));
+        // Blocks of one vector and twice as many rows convert each weight half as often.
+        let is_tall = S::TALL && W::CONVERTS && term.rows.len() > S::ROWS;
+        let [height, vectors] = if is_tall { [2 * S::ROWS, 1] } else { [S::ROWS, 2] };
+        let blocks = term.rows.len().div_ceil(height);
+        let share = following.div_ceil((blocks * 2 / vectors * count).max(1));
         let mut ahead = weights.wrapping_add(count * width).cast::<u8>();
         let mut row = term.rows.start;
         for block in 0..blocks {
             let rows = (term.rows.end - row).div_ceil(blocks - block);
-            // SAFETY: rows and inputs are within `x` and `sums`, as the caller guarantees.
-            unsafe {
-                let x = term.x.as_ptr().add(row * term.stride + term.offset + input);
-                let sums = sums.as_mut_ptr().add((row - first) * width);
-                Block::<W> { x, stride: term.stride, weights, count, sums, ahead, share }.add::<S>(rows);
+            for column in (0..width).step_by(vectors * S::LANES) {
+                // SAFETY: rows and inputs are within `x` and `sums`, as the caller guarantees.
+                unsafe {
+                    let x = term.x.as_ptr().add(row * term.stride + term.offset + input);
+                    let weights = weights.add(column);
+                    let sums = sums.as_mut_ptr().add((row - first) * width + column);
+                    Block::<W> { x, stride: term.stride, weights, count, sums, ahead, share }
+                        .add::<S>(rows, vectors);
+                }
+                ahead = ahead.wrapping_add(share * count);
             }
-            ahead = ahead.wrapping_add(share * count);
             row += rows;
         }
     }
@@ -408,7 +415,7 @@ unsafe fn group_block<S: Simd, F: Format, const M: usize>(
 ) {
     // SAFETY: the caller's pointers are valid for M rows, and the panel has the inputs.
     unsafe {
-        let mut c = load_sums::<S, M>(sums);
+        let mut c = load_sums::<S, M, 2>(sums);
         let mut done = 0;
         while done < weights.count {
             let inputs = weights.layout.format.group.min(weights.count - done);
@@ -424,7 +431,7 @@ unsafe fn group_block<S: Simd, F: Format, const M: usize>(
             }
             done += inputs;
         }
-        store_sums::<S, M>(sums, &c);
+        store_sums::<S, M, 2>(sums, &c);
     }
 }
 
@@ -443,80 +450,96 @@ struct Block<W: WeightStorage> {
 }
 
 impl<W: WeightStorage> Block<W> {
-    /// Adds the inputs of a number of rows.
+    /// Adds the inputs to the sums of a number of rows, of one or two vectors each.
     #[inline(always)]
-    unsafe fn add<S: Simd>(self, rows: usize) {
+    unsafe fn add<S: Simd>(self, rows: usize, vectors: usize) {
         // SAFETY: guaranteed by the caller.
         unsafe {
-            match rows {
-                8 => S::call(BlockKernel::<W, 8>(self)),
-                7 => S::call(BlockKernel::<W, 7>(self)),
-                6 => S::call(BlockKernel::<W, 6>(self)),
-                5 => S::call(BlockKernel::<W, 5>(self)),
-                4 => S::call(BlockKernel::<W, 4>(self)),
-                3 => S::call(BlockKernel::<W, 3>(self)),
-                2 => S::call(BlockKernel::<W, 2>(self)),
-                _ => S::call(BlockKernel::<W, 1>(self)),
+            match (rows, vectors) {
+                (16, 1) => S::call(BlockKernel::<W, 16, 1>(self)),
+                (15, 1) => S::call(BlockKernel::<W, 15, 1>(self)),
+                (14, 1) => S::call(BlockKernel::<W, 14, 1>(self)),
+                (13, 1) => S::call(BlockKernel::<W, 13, 1>(self)),
+                (12, 1) => S::call(BlockKernel::<W, 12, 1>(self)),
+                (11, 1) => S::call(BlockKernel::<W, 11, 1>(self)),
+                (10, 1) => S::call(BlockKernel::<W, 10, 1>(self)),
+                (9, 1) => S::call(BlockKernel::<W, 9, 1>(self)),
+                (8, 1) => S::call(BlockKernel::<W, 8, 1>(self)),
+                (8, _) => S::call(BlockKernel::<W, 8, 2>(self)),
+                (7, _) => S::call(BlockKernel::<W, 7, 2>(self)),
+                (6, _) => S::call(BlockKernel::<W, 6, 2>(self)),
+                (5, _) => S::call(BlockKernel::<W, 5, 2>(self)),
+                (4, _) => S::call(BlockKernel::<W, 4, 2>(self)),
+                (3, _) => S::call(BlockKernel::<W, 3, 2>(self)),
+                (2, _) => S::call(BlockKernel::<W, 2, 2>(self)),
+                _ => S::call(BlockKernel::<W, 1, 2>(self)),
             }
         }
     }
 }
 
-/// Loads the sums of M rows.
+/// Loads the sums of M rows, N vectors each.
 #[inline(always)]
-unsafe fn load_sums<S: Simd, const M: usize>(sums: *const f32) -> [[S::V; 2]; M] {
+unsafe fn load_sums<S: Simd, const M: usize, const N: usize>(sums: *const f32) -> [[S::V; N]; M] {
     // SAFETY: arithmetic alone.
-    let mut c = [[unsafe { S::splat(0.0) }; 2]; M];
+    let mut c = [[unsafe { S::splat(0.0) }; N]; M];
     for (row, c) in c.iter_mut().enumerate() {
-        // SAFETY: the caller's pointer is valid for M rows.
-        unsafe {
-            let sums = sums.add(row * 2 * S::LANES);
-            *c = [S::load(sums), S::load(sums.add(S::LANES))];
+        for (n, c) in c.iter_mut().enumerate() {
+            // SAFETY: the caller's pointer is valid for M rows.
+            *c = unsafe { S::load(sums.add((2 * row + n) * S::LANES)) };
         }
     }
     c
 }
 
-/// Stores the sums of M rows.
+/// Stores the sums of M rows, N vectors each.
 #[inline(always)]
-unsafe fn store_sums<S: Simd, const M: usize>(sums: *mut f32, c: &[[S::V; 2]; M]) {
+unsafe fn store_sums<S: Simd, const M: usize, const N: usize>(sums: *mut f32, c: &[[S::V; N]; M]) {
     for (row, c) in c.iter().enumerate() {
-        // SAFETY: the caller's pointer is valid for M rows.
-        unsafe {
-            let sums = sums.add(row * 2 * S::LANES);
-            S::store(sums, c[0]);
-            S::store(sums.add(S::LANES), c[1]);
+        for (n, c) in c.iter().enumerate() {
+            // SAFETY: the caller's pointer is valid for M rows.
+            unsafe { S::store(sums.add((2 * row + n) * S::LANES), *c) };
         }
     }
 }
 
-/// Adds a block of M rows to their sums.
-struct BlockKernel<W: WeightStorage, const M: usize>(Block<W>);
+/// Adds a block of M rows to their sums, N vectors each.
+struct BlockKernel<W: WeightStorage, const M: usize, const N: usize>(Block<W>);
 
-impl<W: WeightStorage, const M: usize> Kernel for BlockKernel<W, M> {
+impl<W: WeightStorage, const M: usize, const N: usize> Kernel for BlockKernel<W, M, N> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let width = 2 * S::LANES;
         let Block { x, stride, weights, count, sums, ahead, share } = self.0;
-        // SAFETY: the caller's pointers are valid for M rows, `count` inputs and a panel.
+        // SAFETY: the caller's pointers are valid for M rows, `count` inputs and N vectors of a panel.
         unsafe {
-            let mut c = load_sums::<S, M>(sums);
+            let mut c = load_sums::<S, M, N>(sums);
             for k in 0..count {
-                let low = W::load::<S>(weights.add(k * width));
-                let high = W::load::<S>(weights.add(k * width + S::LANES));
-                S::prefetch(ahead.wrapping_add(k * share));
+                let weights = weights.add(2 * k * S::LANES);
+                let mut w = [S::splat(0.0); N];
+                for (n, w) in w.iter_mut().enumerate() {
+                    *w = W::load::<S>(weights.add(n * S::LANES));
+                }
+                prefetch::<S, W>(ahead.wrapping_add(k * share));
                 if share > LINE {
-                    S::prefetch(ahead.wrapping_add(k * share + LINE));
+                    prefetch::<S, W>(ahead.wrapping_add(k * share + LINE));
                 }
                 for (row, c) in c.iter_mut().enumerate() {
                     let x = S::splat(*x.add(row * stride + k));
-                    c[0] = S::fma(x, low, c[0]);
-                    c[1] = S::fma(x, high, c[1]);
+                    for (c, w) in c.iter_mut().zip(w) {
+                        *c = S::fma(x, w, *c);
+                    }
                 }
             }
-            store_sums::<S, M>(sums, &c);
+            store_sums::<S, M, N>(sums, &c);
         }
     }
+}
+
+/// Prefetches weights. Those of f32 arrive so fast that the first-level cache can't wait for as many lines as are under way.
+#[inline(always)]
+unsafe fn prefetch<S: Simd, W: WeightStorage>(address: *const u8) {
+    // SAFETY: without effect on values.
+    unsafe { if W::CONVERTS { S::prefetch(address) } else { S::prefetch_second_level(address) } }
 }
 
 #[cfg(test)]

@@ -96,6 +96,8 @@ pub(crate) trait Simd: Copy {
     const LANES: usize;
     /// Number of rows whose sums, two vectors each, are in registers at a time, beside weights and inputs.
     const ROWS: usize;
+    /// True if twice as many rows, whose sums are one vector each, are as fast: every product then loads an input.
+    const TALL: bool;
 
     /// Runs a kernel with these instructions, as a function of its own: what its caller keeps in registers does not push the
     /// kernel's sums out of them. The kernel's own requirements hold.
@@ -127,6 +129,8 @@ pub(crate) trait Simd: Copy {
     unsafe fn scale(v: Self::V, n: Self::V) -> Self::V;
     /// Prefetches a cache line.
     unsafe fn prefetch(address: *const u8);
+    /// Prefetches a cache line into the second-level cache, which waits for more lines at a time than the first.
+    unsafe fn prefetch_second_level(address: *const u8);
 
     /// e^x, accurate to 2 units in the last place; x is clamped between -87 (1.6e-38) and 88 (1.7e38).
     #[inline(always)]
@@ -193,6 +197,7 @@ impl Simd for Portable {
     type V = [f32; 8];
     const LANES: usize = 8;
     const ROWS: usize = 8;
+    const TALL: bool = false;
 
     #[inline(never)]
     unsafe fn call<K: Kernel>(kernel: K) {
@@ -273,6 +278,8 @@ impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn prefetch(_: *const u8) {}
+    #[inline(always)]
+    unsafe fn prefetch_second_level(_: *const u8) {}
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -318,6 +325,7 @@ mod x86 {
         type V = __m512;
         const LANES: usize = 16;
         const ROWS: usize = 8;
+        const TALL: bool = true;
 
         #[inline(always)]
         unsafe fn call<K: Kernel>(kernel: K) {
@@ -398,6 +406,10 @@ mod x86 {
         unsafe fn prefetch(address: *const u8) {
             unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
         }
+        #[inline(always)]
+        unsafe fn prefetch_second_level(address: *const u8) {
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
+        }
     }
 
     #[derive(Clone, Copy)]
@@ -411,6 +423,7 @@ mod x86 {
         type V = __m256;
         const LANES: usize = 8;
         const ROWS: usize = 6;
+        const TALL: bool = false;
 
         #[inline(always)]
         unsafe fn call<K: Kernel>(kernel: K) {
@@ -493,6 +506,10 @@ mod x86 {
         #[inline(always)]
         unsafe fn prefetch(address: *const u8) {
             unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+        }
+        #[inline(always)]
+        unsafe fn prefetch_second_level(address: *const u8) {
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
         }
     }
 }

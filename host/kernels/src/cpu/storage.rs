@@ -6,6 +6,8 @@ use super::simd::Simd;
 pub(crate) trait WeightStorage {
     /// Type of a stored number.
     type Number;
+    /// True if a load also computes.
+    const CONVERTS: bool;
     /// Loads a vector as f32.
     unsafe fn load<S: Simd>(from: *const Self::Number) -> S::V;
 }
@@ -16,6 +18,7 @@ pub(crate) struct Bf16;
 
 impl WeightStorage for F32 {
     type Number = f32;
+    const CONVERTS: bool = false;
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const f32) -> S::V {
         // SAFETY: guaranteed by the caller.
@@ -25,6 +28,7 @@ impl WeightStorage for F32 {
 
 impl WeightStorage for F16 {
     type Number = u16;
+    const CONVERTS: bool = true;
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const u16) -> S::V {
         // SAFETY: guaranteed by the caller.
@@ -34,6 +38,7 @@ impl WeightStorage for F16 {
 
 impl WeightStorage for Bf16 {
     type Number = u16;
+    const CONVERTS: bool = true;
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const u16) -> S::V {
         // SAFETY: guaranteed by the caller.

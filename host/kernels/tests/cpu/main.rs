@@ -103,7 +103,7 @@ proptest! {
 
     #[test]
     fn products_follow_the_formula_and_rows_are_independent(
-        rows in 1usize..20,
+        rows in 1usize..40,
         outputs in 1usize..80,
         inputs in 1usize..600,
         format in prop_oneof![Just(WeightFormat::F32), Just(WeightFormat::F16), Just(WeightFormat::Bf16)],
