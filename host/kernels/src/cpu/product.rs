@@ -10,6 +10,8 @@
 //! Quantized weights are unpacked in registers if there are few rows, otherwise a stride at a time into memory that stays
 //! in the cache. Both give the bits of the same weights in f32.
 
+mod blocks;
+
 use std::ops::Range;
 
 use super::Cpu;
@@ -19,7 +21,8 @@ use super::groups::{
 use super::matrix::{Matrix, Storage, WeightFormat, panel};
 use super::simd::{Kernel, Simd};
 use super::storage::{Bf16, F16, F32, WeightStorage};
-use super::thread_pool::{DisjointSlice, LINE, Scratch};
+use super::thread_pool::{DisjointSlice, Scratch};
+use blocks::{Block, group_rows};
 
 /// Largest number of inputs of one pass over the rows, and that of a pass over few rows: a number of whole blocks of
 /// quantized weights.
@@ -29,6 +32,9 @@ pub(crate) const STRIDE: usize = MAX_BLOCK;
 const SHORT_STRIDE: usize = 64;
 /// Number of rows that are many: a pass over them takes longer than memory takes to send the weights of the next one.
 const MANY_ROWS: usize = 9;
+/// Largest number of rows for which f32 weights are prefetched into the second-level cache. They take about as long to arrive as to
+/// multiply, and the first level can't wait for all lines that are under way.
+const ROWS_AT_MEMORY_SPEED: usize = 24;
 /// Smallest number of runs of tasks for each thread, so that threads end at about the same time.
 const RUNS: usize = 3;
 /// Largest number of tasks that a thread does one after another. While it computes a panel, it prefetches the next one, which
@@ -323,6 +329,7 @@ impl<W: WeightStorage> Stride<W> {
         let [height, vectors] = if is_tall { [2 * S::ROWS, 1] } else { [S::ROWS, 2] };
         let blocks = term.rows.len().div_ceil(height);
         let share = following.div_ceil((blocks * 2 / vectors * count).max(1));
+        let into_second_level = !W::CONVERTS && term.rows.len() <= ROWS_AT_MEMORY_SPEED;
         let mut ahead = weights.wrapping_add(count * width).cast::<u8>();
         let mut row = term.rows.start;
         for block in 0..blocks {
@@ -333,8 +340,17 @@ impl<W: WeightStorage> Stride<W> {
                     let x = term.x.as_ptr().add(row * term.stride + term.offset + input);
                     let weights = weights.add(column);
                     let sums = sums.as_mut_ptr().add((row - first) * width + column);
-                    Block::<W> { x, stride: term.stride, weights, count, sums, ahead, share }
-                        .add::<S>(rows, vectors);
+                    Block::<W> {
+                        x,
+                        stride: term.stride,
+                        weights,
+                        count,
+                        sums,
+                        ahead,
+                        share,
+                        into_second_level,
+                    }
+                    .add::<S>(rows, vectors);
                 }
                 ahead = ahead.wrapping_add(share * count);
             }
@@ -378,168 +394,6 @@ unsafe fn add_groups<S: Simd, F: Format>(
         }
         input += count;
     }
-}
-
-/// Calls [`group_block`] for a number of rows.
-#[inline(always)]
-unsafe fn group_rows<S: Simd, F: Format>(
-    rows: usize,
-    x: *const f32,
-    stride: usize,
-    weights: &QuantizedStride,
-    sums: *mut f32,
-) {
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        match rows {
-            8 => group_block::<S, F, 8>(x, stride, weights, sums),
-            7 => group_block::<S, F, 7>(x, stride, weights, sums),
-            6 => group_block::<S, F, 6>(x, stride, weights, sums),
-            5 => group_block::<S, F, 5>(x, stride, weights, sums),
-            4 => group_block::<S, F, 4>(x, stride, weights, sums),
-            3 => group_block::<S, F, 3>(x, stride, weights, sums),
-            2 => group_block::<S, F, 2>(x, stride, weights, sums),
-            1 => group_block::<S, F, 1>(x, stride, weights, sums),
-            _ => {}
-        }
-    }
-}
-
-/// Adds a stride of inputs to the sums of M rows.
-#[inline(always)]
-unsafe fn group_block<S: Simd, F: Format, const M: usize>(
-    x: *const f32,
-    stride: usize,
-    weights: &QuantizedStride,
-    sums: *mut f32,
-) {
-    // SAFETY: the caller's pointers are valid for M rows, and the panel has the inputs.
-    unsafe {
-        let mut c = load_sums::<S, M, 2>(sums);
-        let mut done = 0;
-        while done < weights.count {
-            let inputs = weights.layout.format.group.min(weights.count - done);
-            let group = weights.group::<S>(done);
-            for k in 0..inputs {
-                let [low, high] = group.weights::<F>(k);
-                weights.prefetch::<S>(done + k);
-                for (row, c) in c.iter_mut().enumerate() {
-                    let x = S::splat(*x.add(row * stride + done + k));
-                    c[0] = S::fma(x, low, c[0]);
-                    c[1] = S::fma(x, high, c[1]);
-                }
-            }
-            done += inputs;
-        }
-        store_sums::<S, M, 2>(sums, &c);
-    }
-}
-
-/// Some inputs of a panel and of a block of rows, to be added to their sums.
-struct Block<W: WeightStorage> {
-    /// Inputs of the first row, and the distance between rows.
-    x: *const f32,
-    stride: usize,
-    weights: *const W::Number,
-    /// Number of inputs.
-    count: usize,
-    sums: *mut f32,
-    /// Following weights to prefetch, `share` bytes for each input.
-    ahead: *const u8,
-    share: usize,
-}
-
-impl<W: WeightStorage> Block<W> {
-    /// Adds the inputs to the sums of a number of rows, of one or two vectors each.
-    #[inline(always)]
-    unsafe fn add<S: Simd>(self, rows: usize, vectors: usize) {
-        // SAFETY: guaranteed by the caller.
-        unsafe {
-            match (rows, vectors) {
-                (16, 1) => S::call(BlockKernel::<W, 16, 1>(self)),
-                (15, 1) => S::call(BlockKernel::<W, 15, 1>(self)),
-                (14, 1) => S::call(BlockKernel::<W, 14, 1>(self)),
-                (13, 1) => S::call(BlockKernel::<W, 13, 1>(self)),
-                (12, 1) => S::call(BlockKernel::<W, 12, 1>(self)),
-                (11, 1) => S::call(BlockKernel::<W, 11, 1>(self)),
-                (10, 1) => S::call(BlockKernel::<W, 10, 1>(self)),
-                (9, 1) => S::call(BlockKernel::<W, 9, 1>(self)),
-                (8, 1) => S::call(BlockKernel::<W, 8, 1>(self)),
-                (8, _) => S::call(BlockKernel::<W, 8, 2>(self)),
-                (7, _) => S::call(BlockKernel::<W, 7, 2>(self)),
-                (6, _) => S::call(BlockKernel::<W, 6, 2>(self)),
-                (5, _) => S::call(BlockKernel::<W, 5, 2>(self)),
-                (4, _) => S::call(BlockKernel::<W, 4, 2>(self)),
-                (3, _) => S::call(BlockKernel::<W, 3, 2>(self)),
-                (2, _) => S::call(BlockKernel::<W, 2, 2>(self)),
-                _ => S::call(BlockKernel::<W, 1, 2>(self)),
-            }
-        }
-    }
-}
-
-/// Loads the sums of M rows, N vectors each.
-#[inline(always)]
-unsafe fn load_sums<S: Simd, const M: usize, const N: usize>(sums: *const f32) -> [[S::V; N]; M] {
-    // SAFETY: arithmetic alone.
-    let mut c = [[unsafe { S::splat(0.0) }; N]; M];
-    for (row, c) in c.iter_mut().enumerate() {
-        for (n, c) in c.iter_mut().enumerate() {
-            // SAFETY: the caller's pointer is valid for M rows.
-            *c = unsafe { S::load(sums.add((2 * row + n) * S::LANES)) };
-        }
-    }
-    c
-}
-
-/// Stores the sums of M rows, N vectors each.
-#[inline(always)]
-unsafe fn store_sums<S: Simd, const M: usize, const N: usize>(sums: *mut f32, c: &[[S::V; N]; M]) {
-    for (row, c) in c.iter().enumerate() {
-        for (n, c) in c.iter().enumerate() {
-            // SAFETY: the caller's pointer is valid for M rows.
-            unsafe { S::store(sums.add((2 * row + n) * S::LANES), *c) };
-        }
-    }
-}
-
-/// Adds a block of M rows to their sums, N vectors each.
-struct BlockKernel<W: WeightStorage, const M: usize, const N: usize>(Block<W>);
-
-impl<W: WeightStorage, const M: usize, const N: usize> Kernel for BlockKernel<W, M, N> {
-    #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
-        let Block { x, stride, weights, count, sums, ahead, share } = self.0;
-        // SAFETY: the caller's pointers are valid for M rows, `count` inputs and N vectors of a panel.
-        unsafe {
-            let mut c = load_sums::<S, M, N>(sums);
-            for k in 0..count {
-                let weights = weights.add(2 * k * S::LANES);
-                let mut w = [S::splat(0.0); N];
-                for (n, w) in w.iter_mut().enumerate() {
-                    *w = W::load::<S>(weights.add(n * S::LANES));
-                }
-                prefetch::<S, W>(ahead.wrapping_add(k * share));
-                if share > LINE {
-                    prefetch::<S, W>(ahead.wrapping_add(k * share + LINE));
-                }
-                for (row, c) in c.iter_mut().enumerate() {
-                    let x = S::splat(*x.add(row * stride + k));
-                    for (c, w) in c.iter_mut().zip(w) {
-                        *c = S::fma(x, w, *c);
-                    }
-                }
-            }
-            store_sums::<S, M, N>(sums, &c);
-        }
-    }
-}
-
-/// Prefetches weights. Those of f32 arrive so fast that the first-level cache can't wait for as many lines as are under way.
-#[inline(always)]
-unsafe fn prefetch<S: Simd, W: WeightStorage>(address: *const u8) {
-    // SAFETY: without effect on values.
-    unsafe { if W::CONVERTS { S::prefetch(address) } else { S::prefetch_second_level(address) } }
 }
 
 #[cfg(test)]
