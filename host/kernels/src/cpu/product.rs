@@ -4,7 +4,8 @@
 //! factor of an adapter, whose input is the output of the first factor. A task computes one panel of outputs
 //! for all rows, or for a part of them if there are few panels for many threads: blocks of up to [`Simd::ROWS`]
 //! rows keep their sums in registers while the panel's weights are read, a stride of inputs at a time, so that the
-//! weights are still in the cache for the next block of rows. Every sum runs over the inputs in order, term by
+//! weights are still in the cache for the next block of rows. With AVX-512, blocks of f16 and bf16 have twice as many rows, and one vector
+//! of a panel at a time. Every sum runs over the inputs in order, term by
 //! term, with one rounding each.
 //!
 //! Quantized weights are unpacked in registers if there are few rows, otherwise a stride at a time into memory that stays
@@ -12,7 +13,7 @@
 
 mod blocks;
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use super::Cpu;
 use super::groups::{
@@ -27,14 +28,15 @@ use blocks::{Block, group_rows};
 /// Largest number of inputs of one pass over the rows, and that of a pass over few rows: a number of whole blocks of
 /// quantized weights.
 pub(crate) const STRIDE: usize = MAX_BLOCK;
-/// Number of inputs of one pass over many rows. With it, the f32 weights of a panel, those that are prefetched meanwhile,
-/// and the inputs of 16 rows take a third of a first-level cache of 32 KiB.
+/// Number of inputs of one pass over many rows. With it, the f32 weights of a panel and the inputs of 16 rows take at most 12 KiB of a
+/// first-level cache, which prefetched weights may share.
 const SHORT_STRIDE: usize = 64;
 /// Number of rows that are many: a pass over them takes longer than memory takes to send the weights of the next one.
 const MANY_ROWS: usize = 9;
-/// Largest number of rows for which f32 weights are prefetched into the second-level cache. They take about as long to arrive as to
-/// multiply, and the first level can't wait for all lines that are under way.
-const ROWS_AT_MEMORY_SPEED: usize = 24;
+/// Numbers of rows for which f32 weights are prefetched into the second-level cache. Memory nearly keeps pace with so few rows only if
+/// more lines are under way than the first level can track. A row alone is faster without, and for more rows than these the first level is
+/// as good or, on Intel CPUs, better.
+const ROWS_AT_MEMORY_SPEED: RangeInclusive<usize> = 2..=24;
 /// Smallest number of runs of tasks for each thread, so that threads end at about the same time.
 const RUNS: usize = 3;
 /// Largest number of tasks that a thread does one after another. While it computes a panel, it prefetches the next one, which
@@ -319,7 +321,7 @@ struct Stride<W: WeightStorage> {
 }
 
 impl<W: WeightStorage> Stride<W> {
-    /// Adds the inputs to the sums of all rows of a term. Blocks of rows prefetch what follows, a share each.
+    /// Adds the inputs to the sums of all rows of a term. Passes over the inputs prefetch what follows, a share each.
     #[inline(always)]
     unsafe fn add<S: Simd>(self, term: &Term<'_>, first: usize, sums: &mut [f32]) {
         let Self { weights, input, count, following } = self;
@@ -328,14 +330,16 @@ impl<W: WeightStorage> Stride<W> {
         let is_tall = S::TALL && W::CONVERTS && term.rows.len() > S::ROWS;
         let [height, vectors] = if is_tall { [2 * S::ROWS, 1] } else { [S::ROWS, 2] };
         let blocks = term.rows.len().div_ceil(height);
-        let share = following.div_ceil((blocks * 2 / vectors * count).max(1));
-        let into_second_level = !W::CONVERTS && term.rows.len() <= ROWS_AT_MEMORY_SPEED;
+        let passes = blocks * 2 / vectors;
+        let share = following.div_ceil((passes * count).max(1));
+        // Half as many lines as those of f32 are under way in other formats.
+        let into_second_level = !W::CONVERTS && ROWS_AT_MEMORY_SPEED.contains(&term.rows.len());
         let mut ahead = weights.wrapping_add(count * width).cast::<u8>();
         let mut row = term.rows.start;
         for block in 0..blocks {
             let rows = (term.rows.end - row).div_ceil(blocks - block);
             for column in (0..width).step_by(vectors * S::LANES) {
-                // SAFETY: rows and inputs are within `x` and `sums`, as the caller guarantees.
+                // SAFETY: rows, inputs and vectors are within `x`, the panel and `sums`, as the caller guarantees.
                 unsafe {
                     let x = term.x.as_ptr().add(row * term.stride + term.offset + input);
                     let weights = weights.add(column);

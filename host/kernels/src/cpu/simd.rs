@@ -96,7 +96,8 @@ pub(crate) trait Simd: Copy {
     const LANES: usize;
     /// Number of rows whose sums, two vectors each, are in registers at a time, beside weights and inputs.
     const ROWS: usize;
-    /// True if twice as many rows, whose sums are one vector each, are as fast: every product then loads an input.
+    /// True if blocks of twice as many rows, whose sums are one vector each, are as fast, although a broadcast input then multiplies one
+    /// vector of weights and not two.
     const TALL: bool;
 
     /// Runs a kernel with these instructions, as a function of its own: what its caller keeps in registers does not push the
@@ -129,7 +130,7 @@ pub(crate) trait Simd: Copy {
     unsafe fn scale(v: Self::V, n: Self::V) -> Self::V;
     /// Prefetches a cache line.
     unsafe fn prefetch(address: *const u8);
-    /// Prefetches a cache line into the second-level cache, which waits for more lines at a time than the first.
+    /// Prefetches a cache line into the second-level cache, which tracks more outstanding lines than the first.
     unsafe fn prefetch_second_level(address: *const u8);
 
     /// e^x, accurate to 2 units in the last place; x is clamped between -87 (1.6e-38) and 88 (1.7e38).

@@ -342,6 +342,32 @@ proptest! {
 }
 
 #[test]
+fn every_number_of_rows_has_the_bits_of_single_rows() {
+    const ROWS: usize = 49;
+    // Panels and strides that are not full.
+    const INPUTS: usize = 65;
+    const OUTPUTS: usize = 33;
+    let (x, values) = (random_numbers(ROWS * INPUTS, 1), random_numbers(OUTPUTS * INPUTS, 2));
+    let formats = [WeightFormat::F32, WeightFormat::F16, WeightFormat::Bf16];
+    for (format, level) in formats.into_iter().flat_map(|format| LEVELS.map(|level| (format, level))) {
+        let cpu = Cpu::with_level(1, level).unwrap();
+        let matrix = Matrix::pack(&cpu, &values, OUTPUTS, INPUTS, format);
+        let run = |rows: std::ops::Range<usize>| {
+            let term = Term { rows: rows.clone(), x: &x, stride: INPUTS, offset: 0, matrix: &matrix };
+            let mut out = vec![0f32; ROWS * OUTPUTS];
+            let product =
+                Product { rows: rows.clone(), terms: &[term], epilogue: Epilogue::Store, offset: 0 };
+            cpu.products(&[product], &mut out, OUTPUTS);
+            out[rows.start * OUTPUTS..rows.end * OUTPUTS].to_vec()
+        };
+        let single: Vec<f32> = (0..ROWS).flat_map(|row| run(row..row + 1)).collect();
+        for rows in 1..=ROWS {
+            assert_eq!(run(0..rows), single[..rows * OUTPUTS], "{rows} rows, {format:?}, {level}");
+        }
+    }
+}
+
+#[test]
 fn rows_that_threads_share_have_the_bits_of_one_thread() {
     const ROWS: usize = 50;
     const INPUTS: usize = 33;

@@ -5,18 +5,22 @@ use crate::cpu::simd::{Kernel, Simd};
 use crate::cpu::storage::WeightStorage;
 use crate::cpu::thread_pool::LINE;
 
-/// Some inputs of a panel and of a block of rows, to be added to their sums.
+/// Some inputs of a panel and of a block of rows, to be added to their sums. Inputs of a panel, and sums of rows, are two vectors apart, of
+/// which a block has both or one.
 pub(super) struct Block<W: WeightStorage> {
     /// Inputs of the first row, and the distance between rows.
     pub(super) x: *const f32,
     pub(super) stride: usize,
+    /// First vector of the first input.
     pub(super) weights: *const W::Number,
     /// Number of inputs.
     pub(super) count: usize,
+    /// First vector of the first row.
     pub(super) sums: *mut f32,
     /// Following weights to prefetch, `share` bytes for each input.
     pub(super) ahead: *const u8,
     pub(super) share: usize,
+    /// True if f32 weights are prefetched into the second-level cache, false if into the first.
     pub(super) into_second_level: bool,
 }
 
@@ -24,12 +28,12 @@ impl<W: WeightStorage> Block<W> {
     /// Prefetches the share of input `k`. An address past the end has no effect.
     #[inline(always)]
     unsafe fn prefetch<S: Simd>(&self, k: usize) {
-        let share = self.ahead.wrapping_add(k * self.share);
+        let address = self.ahead.wrapping_add(k * self.share);
         // SAFETY: without effect on values.
         unsafe {
-            self.prefetch_line::<S>(share);
+            self.prefetch_line::<S>(address);
             if self.share > LINE {
-                self.prefetch_line::<S>(share.wrapping_add(LINE));
+                self.prefetch_line::<S>(address.wrapping_add(LINE));
             }
         }
     }
@@ -38,11 +42,16 @@ impl<W: WeightStorage> Block<W> {
     unsafe fn prefetch_line<S: Simd>(&self, address: *const u8) {
         // SAFETY: without effect on values.
         unsafe {
-            if self.into_second_level { S::prefetch_second_level(address) } else { S::prefetch(address) }
+            // The first condition is known to the compiler.
+            if !W::CONVERTS && self.into_second_level {
+                S::prefetch_second_level(address);
+            } else {
+                S::prefetch(address);
+            }
         }
     }
 
-    /// Adds the inputs to the sums of a number of rows, of one or two vectors each.
+    /// Adds the inputs to the sums of 1 to 8 rows of two vectors, or 8 to 16 rows of one.
     #[inline(always)]
     pub(super) unsafe fn add<S: Simd>(self, rows: usize, vectors: usize) {
         // SAFETY: guaranteed by the caller.
@@ -57,20 +66,21 @@ impl<W: WeightStorage> Block<W> {
                 (10, 1) => S::call(BlockKernel::<W, 10, 1>(self)),
                 (9, 1) => S::call(BlockKernel::<W, 9, 1>(self)),
                 (8, 1) => S::call(BlockKernel::<W, 8, 1>(self)),
-                (8, _) => S::call(BlockKernel::<W, 8, 2>(self)),
-                (7, _) => S::call(BlockKernel::<W, 7, 2>(self)),
-                (6, _) => S::call(BlockKernel::<W, 6, 2>(self)),
-                (5, _) => S::call(BlockKernel::<W, 5, 2>(self)),
-                (4, _) => S::call(BlockKernel::<W, 4, 2>(self)),
-                (3, _) => S::call(BlockKernel::<W, 3, 2>(self)),
-                (2, _) => S::call(BlockKernel::<W, 2, 2>(self)),
-                _ => S::call(BlockKernel::<W, 1, 2>(self)),
+                (8, 2) => S::call(BlockKernel::<W, 8, 2>(self)),
+                (7, 2) => S::call(BlockKernel::<W, 7, 2>(self)),
+                (6, 2) => S::call(BlockKernel::<W, 6, 2>(self)),
+                (5, 2) => S::call(BlockKernel::<W, 5, 2>(self)),
+                (4, 2) => S::call(BlockKernel::<W, 4, 2>(self)),
+                (3, 2) => S::call(BlockKernel::<W, 3, 2>(self)),
+                (2, 2) => S::call(BlockKernel::<W, 2, 2>(self)),
+                (1, 2) => S::call(BlockKernel::<W, 1, 2>(self)),
+                _ => debug_assert!(false, "{rows} rows of {vectors} vectors"),
             }
         }
     }
 }
 
-/// Loads the sums of M rows, N vectors each.
+/// Loads the sums of M rows, N vectors of the two of each.
 #[inline(always)]
 unsafe fn load_sums<S: Simd, const M: usize, const N: usize>(sums: *const f32) -> [[S::V; N]; M] {
     // SAFETY: arithmetic alone.
@@ -84,7 +94,7 @@ unsafe fn load_sums<S: Simd, const M: usize, const N: usize>(sums: *const f32) -
     c
 }
 
-/// Stores the sums of M rows, N vectors each.
+/// Stores the sums of M rows, N vectors of the two of each.
 #[inline(always)]
 unsafe fn store_sums<S: Simd, const M: usize, const N: usize>(sums: *mut f32, c: &[[S::V; N]; M]) {
     for (row, c) in c.iter().enumerate() {
