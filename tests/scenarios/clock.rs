@@ -94,6 +94,12 @@ fn times(out: &Path) -> Vec<f64> {
     times
 }
 
+/// Returns the date at which a run was started, as its lock file has it.
+fn start_date(out: &Path) -> String {
+    let lock: serde_json::Value = serde_json::from_slice(&fs::read(out.join("lock.json")).unwrap()).unwrap();
+    lock["date"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn a_clock_that_jumps_changes_nothing() {
     let Some(library) = library() else { return };
@@ -108,6 +114,7 @@ fn a_clock_that_jumps_changes_nothing() {
     while !jumping.join("lock.json").exists() {
         std::thread::sleep(BETWEEN);
     }
+    let date = start_date(&jumping);
     let has_checkpoint = || {
         fs::read_dir(jumping.join("checkpoints"))
             .is_ok_and(|all| all.flatten().any(|one| one.path().is_dir()))
@@ -125,4 +132,5 @@ fn a_clock_that_jumps_changes_nothing() {
     let back = seen.windows(2).filter(|pair| pair[0] - pair[1] > HOUR / 2.0).count();
     assert!(back > 1, "{seen:?}");
     assert_equal_runs(&reference, &jumping, "a clock that jumps");
+    assert_eq!(start_date(&jumping), date);
 }
