@@ -4,9 +4,9 @@
 //! factor of an adapter, whose input is the output of the first factor. A task computes one panel of outputs
 //! for all rows, or for a part of them if there are few panels for many threads: blocks of up to [`Simd::ROWS`]
 //! rows keep their sums in registers while the panel's weights are read, a stride of inputs at a time, so that the
-//! weights are still in the cache for the next block of rows. With AVX-512, blocks of f16 and bf16 have twice as many rows, and one vector
-//! of a panel at a time. Every sum runs over the inputs in order, term by
-//! term, with one rounding each.
+//! weights are still in the cache for the next block of rows. With AVX-512, blocks of f16 and bf16 have up to twice
+//! as many rows, and one of the panel's two vectors at a time. Every sum runs over the inputs in order, term by term,
+//! with one rounding each.
 //!
 //! Quantized weights are unpacked in registers if there are few rows, otherwise a stride at a time into memory that stays
 //! in the cache. Both give the bits of the same weights in f32.
