@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::support::{metrics, run, scenario, succeed};
+use crate::support::{lock, metrics, run, scenario, succeed};
 
 /// Returns the largest difference of any policy after its first update.
 fn largest_gap(name: &str, out: &Path, sets: &[&str]) -> f64 {
@@ -28,8 +28,7 @@ fn sixteen_bit_weights() {
     let out = folder.path().join("run");
     let gap = largest_gap("letters/half.mas", &out, &[]);
     assert!(gap < 1e-4, "{gap}");
-    let lock: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(out.join("lock.json")).unwrap()).unwrap();
+    let lock = lock(&out);
     assert_eq!(lock["dtypes"], serde_json::json!({ "one": "f16", "two": "bf16" }));
     // The formats exchanged: a whole model in f16, an adapter on one in bf16.
     let gap =

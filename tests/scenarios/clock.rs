@@ -8,7 +8,7 @@ use std::time::Duration;
 use pl_testing::{Requirement, skip_or_fail};
 use tempfile::TempDir;
 
-use crate::support::{assert_equal_runs, pl_host, run, scenario, stderr, succeed};
+use crate::support::{assert_equal_runs, lock, pl_host, run, scenario, stderr, succeed};
 
 /// Offsets of the clock, one after the other: hours and days, over midnight and over years.
 const OFFSETS: [&str; 8] = ["+0", "+1d", "-1d", "+1h", "-1h", "+12h", "-400d", "+400d"];
@@ -94,12 +94,6 @@ fn times(out: &Path) -> Vec<f64> {
     times
 }
 
-/// Returns the date at which a run was started, as its lock file has it.
-fn start_date(out: &Path) -> String {
-    let lock: serde_json::Value = serde_json::from_slice(&fs::read(out.join("lock.json")).unwrap()).unwrap();
-    lock["date"].as_str().unwrap().to_owned()
-}
-
 #[test]
 fn a_clock_that_jumps_changes_nothing() {
     let Some(library) = library() else { return };
@@ -114,7 +108,7 @@ fn a_clock_that_jumps_changes_nothing() {
     while !jumping.join("lock.json").exists() {
         std::thread::sleep(BETWEEN);
     }
-    let date = start_date(&jumping);
+    let date = lock(&jumping)["date"].clone();
     let has_checkpoint = || {
         fs::read_dir(jumping.join("checkpoints"))
             .is_ok_and(|all| all.flatten().any(|one| one.path().is_dir()))
@@ -132,5 +126,5 @@ fn a_clock_that_jumps_changes_nothing() {
     let back = seen.windows(2).filter(|pair| pair[0] - pair[1] > HOUR / 2.0).count();
     assert!(back > 1, "{seen:?}");
     assert_equal_runs(&reference, &jumping, "a clock that jumps");
-    assert_eq!(start_date(&jumping), date);
+    assert_eq!(lock(&jumping)["date"], date);
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use crate::support::{metrics, pl_host, repository, run, scenario, stderr, stdout, succeed};
+use crate::support::{lock, metrics, pl_host, repository, run, scenario, stderr, stdout, succeed};
 
 /// Passages about made towns and the people who founded them, and questions that need both.
 const TOWNS: [(&str, &str, &str); 6] = [
@@ -185,8 +185,7 @@ fn a_team_trains_over_a_corpus_and_is_replayed_without_it() {
     let second = succeed(run(&file, &folder.path().join("second"), &few).env("PL_HOST_CACHE", &cache));
     let notices = stderr(&second);
     assert!(!notices.contains("never audited") && notices.contains("the audit found "), "{notices}");
-    let lock: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(out.join("lock.json")).unwrap()).unwrap();
+    let lock = lock(&out);
     assert_eq!(lock["data"]["corpus wiki"].as_str().map(str::len), Some(64), "{lock}");
     std::fs::remove_file(corpus).unwrap();
     let mut replay = pl_host();

@@ -92,19 +92,23 @@ fn collect(root: &Path, path: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
         }
     } else if path.exists() {
         let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
-        let content = std::fs::read(path).unwrap();
         if name == "lock.json" {
-            files.insert(name, without_date(&content));
+            files.insert(name, lock_without_date(root));
         // Contains the length of timings.jsonl, which differs between runs; its other content is in other files too.
         } else if !name.contains("checkpoint.json") {
-            files.insert(name, content);
+            files.insert(name, std::fs::read(path).unwrap());
         }
     }
 }
 
+/// Returns the lock file of a run.
+pub fn lock(out: &Path) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(out.join("lock.json")).unwrap()).unwrap()
+}
+
 /// Returns a lock file without the date at which its run was started: midnight may be between two runs.
-fn without_date(lock: &[u8]) -> Vec<u8> {
-    let mut lock: serde_json::Value = serde_json::from_slice(lock).unwrap();
+fn lock_without_date(out: &Path) -> Vec<u8> {
+    let mut lock = lock(out);
     assert!(lock.as_object_mut().unwrap().remove("date").is_some(), "a lock file has a date");
     lock.to_string().into_bytes()
 }
