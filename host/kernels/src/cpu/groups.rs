@@ -222,17 +222,18 @@ impl<S: Simd> Group<S> {
         unsafe {
             let block = panel.add(input / format.block() * layout.block_bytes());
             let within = input % format.block();
-            let term = |index: usize, half: usize| {
-                let lanes = index * layout.width + half * S::LANES;
-                let shared = S::load_f16(block.cast::<u16>().add(lanes));
-                if format.groups == 1 {
-                    return shared;
+            let factors = (format.groups > 1).then(|| layout.factors(within / format.group));
+            let mut terms = [[S::splat(0.0); 2]; 2];
+            for (index, term) in terms.iter_mut().enumerate().take(layout.terms()) {
+                for (half, term) in term.iter_mut().enumerate() {
+                    let lanes = index * layout.width + half * S::LANES;
+                    *term = S::load_f16(block.cast::<u16>().add(lanes));
+                    if let Some(factors) = factors {
+                        *term = S::mul(*term, S::load_i8(block.add(factors + lanes).cast()));
+                    }
                 }
-                let factors = block.add(layout.factors(within / format.group) + lanes);
-                S::mul(shared, S::load_i8(factors.cast()))
-            };
-            let scale = [term(0, 0), term(0, 1)];
-            let minimum = if format.minimum { [term(1, 0), term(1, 1)] } else { [S::splat(0.0); 2] };
+            }
+            let [scale, minimum] = terms;
             Self { scale, minimum, codes: block.add(layout.codes() + within * layout.code_bytes()) }
         }
     }
