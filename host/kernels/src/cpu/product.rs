@@ -37,11 +37,6 @@ const MANY_ROWS: usize = 9;
 /// more lines are under way than the first level can track. A row alone is faster without, and for more rows than these the first level is
 /// as good or, on Intel CPUs, better.
 const ROWS_AT_MEMORY_SPEED: RangeInclusive<usize> = 2..=24;
-/// Smallest number of runs of tasks for each thread, so that threads end at about the same time.
-const RUNS: usize = 3;
-/// Largest number of tasks that a thread does one after another. While it computes a panel, it prefetches the next one, which
-/// follows in memory.
-const LONGEST_RUN: usize = 8;
 /// Smallest number of rows that are worth a task of their own.
 const FEWEST_ROWS: usize = 8;
 
@@ -108,13 +103,10 @@ impl Cpu {
         let out = DisjointSlice::new(out);
         let (level, scratch) = (self.level, self.scratch.as_slice());
         let tasks = divide(products, scratch.len());
-        let length = run_length(tasks.len(), scratch.len());
-        self.pool.for_each(tasks.len().div_ceil(length), |thread, run| {
-            for task in tasks[run * length..].iter().take(length) {
-                let kernel = TaskKernel { task, out, stride, scratch: &scratch[thread] };
-                // SAFETY: the level was detected; shapes were checked above; no two tasks share outputs.
-                unsafe { level.run(kernel) };
-            }
+        self.pool.for_each(tasks.len(), |thread, index| {
+            let kernel = TaskKernel { task: &tasks[index], out, stride, scratch: &scratch[thread] };
+            // SAFETY: the level was detected; shapes were checked above; no two tasks share outputs.
+            unsafe { level.run(kernel) };
         });
     }
 }
@@ -142,18 +134,6 @@ fn divide<'a>(products: &'a [Product<'a>], threads: usize) -> Vec<Task<'a>> {
         }
     }
     tasks
-}
-
-/// Returns the number of tasks that a thread does one after another: the largest with which no thread has a fiftieth more of them than
-/// if they were divided evenly.
-fn run_length(tasks: usize, threads: usize) -> usize {
-    let longest = (tasks / (RUNS * threads)).clamp(1, LONGEST_RUN);
-    let fewest = tasks.div_ceil(threads);
-    let is_even = |length: &usize| {
-        let most = tasks.div_ceil(*length).div_ceil(threads) * length;
-        (most - fewest) * 50 <= fewest
-    };
-    (1..=longest).rev().find(is_even).unwrap_or(1)
 }
 
 impl Product<'_> {
@@ -403,23 +383,6 @@ unsafe fn add_groups<S: Simd, F: Format>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn runs_are_long_and_leave_no_thread_without_work() {
-        for (tasks, threads, length) in [
-            (0, 2, 1),
-            (1, 2, 1),
-            (18, 2, 3),
-            (19, 2, 2),
-            (18, 4, 1),
-            (48, 2, 8),
-            (1536, 2, 8),
-            // The output matrix of Qwen2.5, whose rest is small.
-            (4748, 4, 8),
-        ] {
-            assert_eq!(run_length(tasks, threads), length, "{tasks} tasks, {threads} threads");
-        }
-    }
 
     #[test]
     fn rows_are_divided_if_there_are_threads_for_them() {

@@ -2,8 +2,10 @@
 //!
 //! A step of generation is a few hundred short loops in sequence. Waking sleeping threads for each would cost
 //! more than the loops do, so the workers of this pool spin for a while before they park, and a loop never
-//! waits for a worker that has not joined it: iterations are handed out one by one, and a loop ends when
-//! those in progress have ended.
+//! waits for a worker that has not joined it: a loop ends when the iterations in progress have ended.
+//!
+//! Each thread begins with a share of neighbouring iterations, so that it reads memory in order and prefetches what it needs next. One
+//! that has none left takes the last iteration of another thread's share.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -31,13 +33,43 @@ const ROUND: u64 = 1 << 32;
 struct LoopTask {
     call: unsafe fn(*const (), usize, usize),
     body: *const (),
-    count: usize,
+}
+
+/// Iterations that a thread has not begun, in a cache line of its own: the first in the lower half of the number, and the end in the
+/// upper one. The first may be past the end.
+#[repr(align(64))]
+struct Remaining(AtomicU64);
+
+impl Remaining {
+    fn set(&self, start: u32, end: u32) {
+        self.0.store(u64::from(end) << 32 | u64::from(start), Ordering::Relaxed);
+    }
+
+    /// Takes the first iteration, for the thread that it is the share of. Other threads only move the end.
+    fn take_first(&self) -> Option<usize> {
+        let (start, end) = Self::range(self.0.fetch_add(1, Ordering::Relaxed));
+        (start < end).then_some(start as usize)
+    }
+
+    /// Takes the last iteration, for another thread.
+    fn take_last(&self) -> Option<usize> {
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |range| {
+            let (start, end) = Self::range(range);
+            (start < end).then(|| range - (1 << 32))
+        });
+        taken.ok().map(|range| Self::range(range).1 as usize - 1)
+    }
+
+    fn range(range: u64) -> (u32, u32) {
+        (range as u32, (range >> 32) as u32)
+    }
 }
 
 struct Shared {
     /// Number of the loop, its open bit, and the number of workers in it.
     state: AtomicU64,
-    next_iteration: AtomicUsize,
+    /// Of each thread.
+    remaining: Vec<Remaining>,
     task: UnsafeCell<LoopTask>,
     panicked: AtomicBool,
     stop: AtomicBool,
@@ -70,8 +102,8 @@ impl ThreadPool {
     pub fn new(threads: usize) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             state: AtomicU64::new(0),
-            next_iteration: AtomicUsize::new(0),
-            task: UnsafeCell::new(LoopTask { call: no_op, body: std::ptr::null(), count: 0 }),
+            remaining: (0..threads.max(1)).map(|_| Remaining(AtomicU64::new(0))).collect(),
+            task: UnsafeCell::new(LoopTask { call: no_op, body: std::ptr::null() }),
             panicked: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             parked: AtomicUsize::new(0),
@@ -95,15 +127,17 @@ impl ThreadPool {
     }
 
     /// Calls `body(thread, iteration)` once for each iteration below `count`, on any free thread (the caller
-    /// is thread 0). Returns when all iterations have ended.
+    /// is thread 0), neighbouring iterations on the same one if possible. Returns when all iterations have ended.
     ///
     /// # Panics
-    /// If the body panics, after the other iterations in progress have ended, or starts a loop of this pool.
+    /// If the body panics, after the other iterations in progress have ended, or starts a loop of this pool; if there are 2^32 - 1
+    /// iterations or more.
     pub fn for_each<F: Fn(usize, usize) + Sync>(&self, count: usize, body: F) {
         if count <= 1 || self.workers.is_empty() {
             (0..count).for_each(|i| body(0, i));
             return;
         }
+        assert!(count < u32::MAX as usize, "{count} iterations");
         unsafe fn call<F: Fn(usize, usize)>(body: *const (), thread: usize, iteration: usize) {
             // SAFETY: `body` is the F of the open loop, which `for_each` keeps alive until the loop has
             // ended.
@@ -112,11 +146,11 @@ impl ThreadPool {
         let shared = &*self.shared;
         let before = shared.state.load(Ordering::Acquire);
         assert!(before & (OPEN | WORKERS) == 0, "a loop within a loop of the same pool");
-        let task = LoopTask { call: call::<F>, body: std::ptr::from_ref(&body).cast(), count };
+        let task = LoopTask { call: call::<F>, body: std::ptr::from_ref(&body).cast() };
         // SAFETY: the previous loop is closed, and all workers have left it, as checked; this thread alone opens loops,
         // since the pool is not Sync.
         unsafe { *shared.task.get() = task };
-        shared.next_iteration.store(0, Ordering::Relaxed);
+        shared.share_out(count);
         // SeqCst here and in `park`: either a worker that parks sees the loop, or this thread sees the parked
         // worker.
         let round = (before & !(ROUND - 1)).wrapping_add(ROUND);
@@ -127,7 +161,7 @@ impl ThreadPool {
         }
         let own = catch_unwind(AssertUnwindSafe(|| run_iterations(shared, task, 0)));
         if own.is_err() {
-            shared.next_iteration.store(count, Ordering::Relaxed);
+            shared.share_out(0);
         }
         shared.state.fetch_and(!OPEN, Ordering::AcqRel);
         let mut spins = 0u32;
@@ -145,14 +179,30 @@ impl ThreadPool {
     }
 }
 
-fn run_iterations(shared: &Shared, task: LoopTask, thread: usize) {
-    loop {
-        let iteration = shared.next_iteration.fetch_add(1, Ordering::Relaxed);
-        if iteration >= task.count {
-            return;
+impl Shared {
+    /// Divides the iterations of a loop among all threads.
+    fn share_out(&self, count: usize) {
+        let threads = self.remaining.len();
+        // At most `count`, which is below 2^32.
+        let bound = |thread: usize| (count * thread / threads) as u32;
+        for (thread, remaining) in self.remaining.iter().enumerate() {
+            remaining.set(bound(thread), bound(thread + 1));
         }
-        // SAFETY: the loop is open or this worker is in it, so its body is alive.
-        unsafe { (task.call)(task.body, thread, iteration) };
+    }
+}
+
+fn run_iterations(shared: &Shared, task: LoopTask, thread: usize) {
+    let (before, from_own) = shared.remaining.split_at(thread);
+    let Some((own, after)) = from_own.split_first() else { return };
+    // SAFETY: the loop is open or this worker is in it, so its body is alive.
+    let run = |iteration| unsafe { (task.call)(task.body, thread, iteration) };
+    while let Some(iteration) = own.take_first() {
+        run(iteration);
+    }
+    for other in after.iter().chain(before) {
+        while let Some(iteration) = other.take_last() {
+            run(iteration);
+        }
     }
 }
 
@@ -166,7 +216,7 @@ fn run_worker(shared: &Shared, thread: usize) {
         let task = unsafe { *shared.task.get() };
         if catch_unwind(AssertUnwindSafe(|| run_iterations(shared, task, thread))).is_err() {
             shared.panicked.store(true, Ordering::Release);
-            shared.next_iteration.store(task.count, Ordering::Relaxed);
+            shared.share_out(0);
         }
         shared.state.fetch_sub(1, Ordering::AcqRel);
     }
@@ -328,6 +378,24 @@ mod tests {
             });
             assert_eq!(sum.load(Ordering::Relaxed), 64 * 63 / 2);
         }
+    }
+
+    #[test]
+    fn iterations_of_a_busy_thread_are_taken_by_another() {
+        let pool = ThreadPool::new(2).unwrap();
+        let others = AtomicUsize::new(0);
+        let begun = Instant::now();
+        pool.for_each(10, |_, i| {
+            if i > 0 {
+                others.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            while others.load(Ordering::Relaxed) < 9 {
+                assert!(begun.elapsed() < Duration::from_secs(60), "nothing took them");
+                std::thread::yield_now();
+            }
+        });
+        assert_eq!(others.into_inner(), 9);
     }
 
     #[test]
