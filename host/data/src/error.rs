@@ -88,6 +88,9 @@ pub enum Error {
         path.display()
     )]
     NoSudoku { path: PathBuf, line: usize },
+    /// A file of JSON has several lists.
+    #[error("{} has the lists {}: which has the records?", path.display(), names.join(", "))]
+    SeveralLists { path: PathBuf, names: Vec<String> },
     /// A record is not an object.
     #[error("{}, record {record} is not an object", path.display())]
     NotAnObject { path: PathBuf, record: usize },

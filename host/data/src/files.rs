@@ -4,13 +4,14 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use pl_parquet::{Limit, guarded};
 use pl_types::SourcePath;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
+use crate::exact_json::exact_json;
 use crate::sudoku;
 
 /// Suffixes of the forms that can be read. Of a split in several forms, the first is used.
@@ -141,14 +142,14 @@ fn text(source: &SourcePath) -> Result<String, Error> {
     source.read_to_string().map_err(failed(source))
 }
 
-/// Reads the text of a packed file, which has at most `largest` bytes, with `read`.
+/// Reads the text of a packed file, which has at most `largest` bytes, with `read`: of all its members, as `cat` and `bgzip` make them.
 fn unpack<T>(
     source: &SourcePath,
     largest: u64,
     read: impl FnOnce(&mut dyn Read) -> io::Result<T>,
 ) -> Result<T, Error> {
     let failed = failed(source);
-    let mut text = GzDecoder::new(source.open().map_err(failed)?).take(largest + 1);
+    let mut text = MultiGzDecoder::new(source.open().map_err(failed)?).take(largest + 1);
     let read = read(&mut text);
     // Of a text that was cut, any error may have been reported.
     if text.limit() == 0 {
@@ -159,35 +160,45 @@ fn unpack<T>(
 
 /// Reads one record per line. Blank lines are skipped.
 fn lines(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines
-        .map(|(index, line)| {
-            let value = serde_json::from_str(line).map_err(|source| Error::Json {
-                path: path.to_path_buf(),
-                record: index + 1,
-                source,
-            })?;
-            object(value, path, index + 1)
-        })
-        .collect()
+    let lines = without_mark(text).lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines.map(|(index, line)| object(json(line, path, index + 1)?, path, index + 1)).collect()
 }
 
-/// Reads a list of records, also as the only field of an object such as `{"data": […]}`.
+/// Reads a list of records, also as the only list of an object such as `{"data": […]}`.
 fn list(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
-    let value: Value = serde_json::from_str(text).map_err(|source| Error::Json {
-        path: path.to_path_buf(),
-        record: 1,
-        source,
-    })?;
-    let values = match value {
+    let values = match json(without_mark(text), path, 1)? {
         Value::Array(values) => values,
-        Value::Object(fields) => match fields.into_iter().find(|(_, value)| value.is_array()) {
-            Some((_, Value::Array(values))) => values,
-            _ => return Err(Error::NotAnObject { path: path.to_path_buf(), record: 1 }),
-        },
+        Value::Object(fields) => only_list(fields, path)?,
         _ => return Err(Error::NotAnObject { path: path.to_path_buf(), record: 1 }),
     };
     values.into_iter().enumerate().map(|(index, value)| object(value, path, index + 1)).collect()
+}
+
+/// Returns the only list of an object. An object without one is no file of records.
+fn only_list(fields: Map<String, Value>, path: &Path) -> Result<Vec<Value>, Error> {
+    let path = path.to_path_buf();
+    let (mut names, mut found) = (Vec::new(), Vec::new());
+    for (name, value) in fields {
+        if let Value::Array(values) = value {
+            names.push(name);
+            found = values;
+        }
+    }
+    match names.len() {
+        0 => Err(Error::NotAnObject { path, record: 1 }),
+        1 => Ok(found),
+        _ => Err(Error::SeveralLists { path, names }),
+    }
+}
+
+/// Reads a value of JSON.
+fn json(text: &str, path: &Path, record: usize) -> Result<Value, Error> {
+    exact_json(text).map_err(|source| Error::Json { path: path.to_path_buf(), record, source })
+}
+
+/// Returns a text without the byte order mark that some programs write before UTF-8.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// Opens a Parquet file whose content is within the limit as far as the file says.
@@ -232,7 +243,7 @@ fn size(value: &Value) -> u64 {
 /// Reads a text file by what it begins with: `;` before levels of Sokoban in the form of Boxoban, `{` before records on lines,
 /// anything else before Sudokus.
 fn plain_text(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
-    match text.trim_start().chars().next() {
+    match without_mark(text).trim_start().chars().next() {
         Some(';') => Ok(rooms(text)),
         Some('{') => lines(path, text),
         _ => sudoku::records(path, text),
@@ -273,15 +284,20 @@ mod tests {
 
     #[test]
     fn every_form_gives_the_same_records() {
-        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-        packed.write_all(b"{\"a\": 1}\n\n{\"a\": 2}\n").unwrap();
+        let packed = |text: &[u8]| {
+            let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+            packed.write_all(text).unwrap();
+            packed.finish().unwrap()
+        };
         let folder = folder(&[
             ("x.jsonl", b"{\"a\": 1}\n\n{\"a\": 2}\n"),
-            ("x.jsonl.gz", &packed.finish().unwrap()),
+            ("mark.jsonl", b"\xef\xbb\xbf{\"a\": 1}\n{\"a\": 2}\n"),
+            ("x.jsonl.gz", &packed(b"{\"a\": 1}\n\n{\"a\": 2}\n")),
+            ("parts.jsonl.gz", &[packed(b"{\"a\": 1}\n"), packed(b"{\"a\": 2}\n")].concat()),
             ("x.json", b"[{\"a\": 1}, {\"a\": 2}]"),
             ("y.json", b"{\"version\": 1, \"data\": [{\"a\": 1}, {\"a\": 2}]}"),
         ]);
-        for name in ["x.jsonl", "x.jsonl.gz", "x.json", "y.json"] {
+        for name in ["x.jsonl", "mark.jsonl", "x.jsonl.gz", "parts.jsonl.gz", "x.json", "y.json"] {
             let records = read_file(folder.path().join(name)).unwrap();
             assert_eq!(json!(records), json!([{ "a": 1 }, { "a": 2 }]), "{name}");
             assert_eq!(count_records(folder.path().join(name)).unwrap(), 2, "{name}");
@@ -416,6 +432,8 @@ mod tests {
         let folder = folder(&[
             ("x.jsonl", b"{}\n{\n"),
             ("y.json", b"3"),
+            ("lists.json", b"{\"tags\": [], \"data\": [{}]}"),
+            ("number.jsonl", b"{\"gold\": 12345678901234567890123}"),
             ("z.parquet", b"PAR"),
             ("a.jsonl", b"[1]"),
             ("b.csv", b""),
@@ -423,6 +441,8 @@ mod tests {
         let message = |name: &str| read_file(folder.path().join(name)).unwrap_err().to_string();
         assert!(message("x.jsonl").contains("x.jsonl, record 2: EOF"), "{}", message("x.jsonl"));
         assert!(message("y.json").ends_with("record 1 is not an object"));
+        assert!(message("lists.json").ends_with("the lists tags, data: which has the records?"));
+        assert!(message("number.jsonl").contains("record 1: a whole number of 23 digits"));
         assert!(message("z.parquet").contains("can't be read as Parquet"));
         assert!(message("a.jsonl").ends_with("record 1 is not an object"));
         assert!(message("b.csv").contains("none of the forms"));

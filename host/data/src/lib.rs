@@ -8,6 +8,7 @@
 mod card;
 mod catalogue;
 mod error;
+mod exact_json;
 mod files;
 #[cfg(test)]
 mod fixtures;
@@ -19,6 +20,7 @@ mod sudoku;
 
 pub use catalogue::{CATALOGUE, find, find_splits};
 pub use error::Error;
+pub use exact_json::exact_json;
 pub use files::{count_records, is_readable, read_file, read_files};
 pub use folder::FolderSplit;
 pub use records::{hash_files, write_jsonl};

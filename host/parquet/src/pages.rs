@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
-use parquet::basic::Type;
+use parquet::basic::{Compression, Type};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::schema::types::SchemaDescriptor;
 
@@ -42,8 +42,8 @@ pub(crate) struct Content {
 ///
 /// # Errors
 /// [`Error::Damaged`] if a header has another structure than the format's, pages don't fill their columns exactly, columns have
-/// more bytes together than the file, fewer values than rows, or the same name, and [`Error::Refused`] for encodings that can't be
-/// checked.
+/// more bytes together than the file, fewer values than rows, or the same name, and [`Error::Refused`] for encodings and packing that
+/// can't be checked.
 pub(crate) fn content(file: &File, metadata: &ParquetMetaData) -> Result<Content, Error> {
     check_names(metadata.file_metadata().schema_descr())?;
     let mut left = file.metadata()?.len();
@@ -52,6 +52,7 @@ pub(crate) fn content(file: &File, metadata: &ParquetMetaData) -> Result<Content
     for (group_index, group) in metadata.row_groups().iter().enumerate() {
         rows = rows.saturating_add(group.num_rows());
         for (index, column) in group.columns().iter().enumerate() {
+            check_packing(column)?;
             let (start, length) = place(column)?;
             left = left
                 .checked_sub(length)
@@ -82,6 +83,17 @@ fn check_names(schema: &SchemaDescriptor) -> Result<(), Error> {
     match schema.columns().iter().all(|column| names.insert(column.path().parts())) {
         true => Ok(()),
         false => Err(Error::Damaged("two columns have the same name".to_owned())),
+    }
+}
+
+/// Checks that a column is packed in a form whose unpacked size is bounded by what its pages state. The library unpacks others, GZIP
+/// among them, without a bound.
+fn check_packing(column: &ColumnChunkMetaData) -> Result<(), Error> {
+    match column.compression() {
+        Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_) => Ok(()),
+        other => Err(Error::Refused(format!(
+            "its pages are packed with {other}: SNAPPY, ZSTD and UNCOMPRESSED are read"
+        ))),
     }
 }
 

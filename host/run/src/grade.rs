@@ -41,7 +41,7 @@ const FORM: &str = "{\"gold\": …, \"pred\": …} or {\"task\": {…}, \"pred\"
 /// nothing else, the right answer. Other fields are ignored.
 #[derive(Deserialize)]
 struct AnswerLine {
-    gold: Option<String>,
+    gold: Option<Value>,
     task: Option<Value>,
     pred: String,
 }
@@ -52,7 +52,7 @@ impl GradedAnswer {
     /// # Errors
     /// If the line has another form.
     pub fn parse(line: &str) -> Result<GradedAnswer, AnswerError> {
-        let AnswerLine { gold, task, pred } = serde_json::from_str(line)?;
+        let AnswerLine { gold, task, pred } = serde_json::from_value(pl_data::exact_json(line)?)?;
         let record = task.or_else(|| gold.map(|gold| json!({ "gold": gold }))).ok_or(AnswerError::NoTask)?;
         Ok(GradedAnswer { record, answer: pred })
     }
