@@ -38,7 +38,7 @@ impl Player {
     /// Plays one episode whose events go to `events`. Dropping the future ends the episode.
     ///
     /// # Errors
-    /// If the episode can't be played.
+    /// [`Error::Task`] if the environment can't start with the task; others if the episode can't be played.
     pub async fn play(
         &self,
         seed: u64,
@@ -66,9 +66,12 @@ impl Player {
             run: None,
             episode: None,
         })?;
-        if let (true, Some(EpisodeFailure { agent, stage, cause, .. })) =
+        if let (true, Some(EpisodeFailure { agent, stage, cause, reproducible, .. })) =
             (batch.episodes.is_empty(), batch.failures.first())
         {
+            if stage == "start" && *reproducible {
+                return Err(Error::Task { cause: cause.clone() });
+            }
             let agent = agent.as_ref().map(|agent| format!("agent {agent}, ")).unwrap_or_default();
             return Err(Error::Episode { cause: format!("{agent}{stage}: {cause}") });
         }

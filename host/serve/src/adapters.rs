@@ -48,6 +48,9 @@ pub(crate) async fn load(
     let asked: LoadRequest = body::parse(&headers, &bytes, &[("load_inplace", json!(false))])?;
     let mut names = adapters.names.lock().await;
     let name = asked.lora_name;
+    if name.trim().is_empty() {
+        return Err(ApiError::field("lora_name", "`lora_name` is empty; give the adapter a name"));
+    }
     if service.names().contains(&name) {
         let message = format!("`{name}` has already been loaded; give the new adapter another name");
         return Err(ApiError::field("lora_name", message));
@@ -95,7 +98,8 @@ pub(crate) async fn unload(
 /// Returns the model on whose base an adapter is loaded. Without a name, all models must have the same base.
 fn base(service: &Service, name: Option<&str>) -> Result<Arc<ServedModel>, ApiError> {
     if name.is_some() {
-        return service.policy(name);
+        let of_base = |error| ApiError { param: Some("base_model".into()), ..error };
+        return service.policy(name).map_err(of_base);
     }
     let models = service.models();
     let first =

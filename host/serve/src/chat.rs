@@ -11,41 +11,41 @@ use pl_model::ChatMessage;
 use pl_types::{Completion, Finish, Request};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc::unbounded_channel;
 
 use crate::body;
+use crate::episode;
 use crate::error::ApiError;
 use crate::logprobs::{self, Tokens};
 use crate::models::ServedModel;
 use crate::response;
-use crate::sampling::SamplingFields;
+use crate::sampling::{SamplingFields, unsupported};
 use crate::service::{Asked, Permit, Service, unix_time};
-use crate::stream::{self, Generated, Progress};
-use crate::team::{Team, TeamTurn};
+use crate::stream::{self, Generated};
 use crate::tool_calls::{self, MessageToolCall};
 
 /// Body of a request.
 #[derive(Debug, Deserialize)]
-struct ChatRequest {
-    model: Option<String>,
-    messages: Vec<Message>,
+pub(crate) struct ChatRequest {
+    pub(crate) model: Option<String>,
+    pub(crate) messages: Vec<Message>,
     #[serde(default)]
-    tools: Vec<Value>,
+    pub(crate) tools: Vec<Value>,
+    tool_choice: Option<Value>,
     #[serde(default)]
-    stream: bool,
+    pub(crate) stream: bool,
     #[serde(default)]
-    stream_options: StreamOptions,
+    pub(crate) stream_options: StreamOptions,
     #[serde(default)]
-    logprobs: bool,
+    pub(crate) logprobs: bool,
     #[serde(default)]
     top_logprobs: usize,
     /// Adds the token ids of the prompt and of the completions.
     #[serde(default)]
-    return_token_ids: bool,
+    pub(crate) return_token_ids: bool,
     #[serde(default)]
-    chat_template_kwargs: TemplateOptions,
-    #[serde(flatten)]
-    sampling: SamplingFields,
+    pub(crate) chat_template_kwargs: TemplateOptions,
+    #[serde(skip)]
+    pub(crate) sampling: SamplingFields,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -56,14 +56,14 @@ pub(crate) struct StreamOptions {
 
 /// Variables of the chat template.
 #[derive(Debug, Default, Deserialize)]
-struct TemplateOptions {
-    enable_thinking: Option<bool>,
+pub(crate) struct TemplateOptions {
+    pub(crate) enable_thinking: Option<bool>,
 }
 
 /// A message of a conversation.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Message {
-    role: String,
+    pub(crate) role: String,
     content: Option<Content>,
     name: Option<String>,
     tool_call_id: Option<String>,
@@ -88,7 +88,7 @@ const ROLES: [&str; 9] = [
 
 /// Content of a message: a text, or a list of parts.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of parts, each with a `type`")]
 enum Content {
     Text(String),
     Parts(Vec<Part>),
@@ -101,17 +101,14 @@ struct Part {
     text: Option<String>,
 }
 
-/// Fields that would change the result and that nothing here implements, with values that ask for nothing.
-fn unsupported() -> [(&'static str, Value); 8] {
+/// Fields of this path alone that would change the result and that nothing here implements, each with the value that asks for
+/// nothing.
+fn unsupported_in_chats() -> [(&'static str, Value); 4] {
     [
-        ("response_format", json!({ "type": "text" })),
-        ("tool_choice", json!("auto")),
         ("functions", json!([])),
         ("function_call", json!("auto")),
         ("modalities", json!(["text"])),
         ("audio", Value::Null),
-        ("guided_json", Value::Null),
-        ("ignore_eos", json!(false)),
     ]
 }
 
@@ -120,10 +117,39 @@ pub(crate) async fn completions(
     headers: HeaderMap,
     bytes: Bytes,
 ) -> Result<Response, ApiError> {
-    let chat: ChatRequest = body::parse(&headers, &bytes, &unsupported())?;
+    let unsupported = [&*unsupported(), &unsupported_in_chats()].concat();
+    let body = body::object(&headers, &bytes, &unsupported)?;
+    let chat = ChatRequest { sampling: body::read(&body)?, ..body::read(&body)? };
+    chat.check()?;
     match service.find(chat.model.as_deref())? {
         Asked::Policy(model) => complete(&service, model, chat).await,
-        Asked::Team(team) => play(&service, team, chat).await,
+        Asked::Team(team) => episode::play(&service, team, chat).await,
+    }
+}
+
+impl ChatRequest {
+    /// Checks fields whose meaning depends on others.
+    ///
+    /// # Errors
+    /// Status 400 if there are no messages, if `top_logprobs` is too large or lacks `logprobs`, or if `tool_choice` asks for
+    /// something.
+    fn check(&self) -> Result<(), ApiError> {
+        if self.messages.is_empty() {
+            let message = "`messages` is empty; give at least one message";
+            return Err(ApiError::field("messages", message));
+        }
+        logprobs::check_count("top_logprobs", Some(self.top_logprobs))?;
+        if self.top_logprobs > 0 && !self.logprobs {
+            let message = "`top_logprobs` is given without `logprobs`; set `logprobs` to true";
+            return Err(ApiError::field("top_logprobs", message));
+        }
+        match &self.tool_choice {
+            Some(choice) if choice != "auto" && !(choice == "none" && self.tools.is_empty()) => {
+                let message = "the model chooses among the tools; leave `tool_choice` out, or `tools` too";
+                Err(ApiError::field("tool_choice", message))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -145,7 +171,11 @@ impl Message {
         Ok(message)
     }
 
-    fn text(&self) -> Result<String, ApiError> {
+    /// Returns the text of the content.
+    ///
+    /// # Errors
+    /// If it has parts other than text.
+    pub(crate) fn text(&self) -> Result<String, ApiError> {
         match &self.content {
             None => Ok(String::new()),
             Some(Content::Text(text)) => Ok(text.clone()),
@@ -158,6 +188,7 @@ impl Part {
     fn text(&self) -> Result<&str, ApiError> {
         match (&*self.kind, &self.text) {
             ("text", Some(text)) => Ok(text),
+            ("text", None) => Err(ApiError::field("messages", "a part with type `text` has no `text`")),
             (kind, _) => Err(ApiError::field(
                 "messages",
                 format!("this model reads only text, but a part has type `{kind}`"),
@@ -167,19 +198,19 @@ impl Part {
 }
 
 /// The fields that all responses and chunks of a request share.
-struct Envelope {
+pub(crate) struct Envelope {
     id: String,
     created: u64,
     model: String,
 }
 
 impl Envelope {
-    fn new(model: &str) -> Self {
+    pub(crate) fn new(model: &str) -> Self {
         let number: u128 = rand::random();
         Self { id: format!("chatcmpl-{number:032x}"), created: unix_time(), model: model.to_owned() }
     }
 
-    fn object(&self, kind: &str, choices: &[Value]) -> Map<String, Value> {
+    pub(crate) fn object(&self, kind: &str, choices: &[Value]) -> Map<String, Value> {
         let fields = [
             ("id", json!(self.id)),
             ("object", json!(kind)),
@@ -190,11 +221,11 @@ impl Envelope {
         fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    fn chunk(&self, choice: Value) -> Value {
+    pub(crate) fn chunk(&self, choice: Value) -> Value {
         Value::Object(self.object("chat.completion.chunk", &[choice]))
     }
 
-    fn usage_chunk(&self, usage: Value) -> Value {
+    pub(crate) fn usage_chunk(&self, usage: Value) -> Value {
         let mut chunk = self.object("chat.completion.chunk", &[]);
         chunk.insert("usage".to_owned(), usage);
         Value::Object(chunk)
@@ -221,7 +252,6 @@ async fn complete(
     model: Arc<ServedModel>,
     chat: ChatRequest,
 ) -> Result<Response, ApiError> {
-    logprobs::check_count("top_logprobs", Some(chat.top_logprobs))?;
     let messages = chat.messages.iter().map(Message::to_chat).collect::<Result<Vec<_>, _>>()?;
     let thinking = chat.chat_template_kwargs.enable_thinking;
     let prompt = model.encode_chat(&messages, chat.tools.clone(), thinking, true)?;
@@ -230,7 +260,7 @@ async fn complete(
     let request = Request {
         policy: model.policy,
         seeds: chat.sampling.seeds(0, count),
-        max_tokens: model.room(prompt.len(), chat.sampling.token_limit())?,
+        max_tokens: model.room(prompt.len(), chat.sampling.token_limit()?)?,
         prompt: prompt.into(),
         sampling: chat.sampling.distribution()?,
         stop: chat.sampling.stop_strings(),
@@ -345,112 +375,4 @@ fn stream_completion(
         futures::stream::iter(values)
     });
     stream::events(futures::stream::iter(opening).chain(generated))
-}
-
-/// Answers with an episode of the team.
-async fn play(service: &Arc<Service>, team: Arc<dyn Team>, chat: ChatRequest) -> Result<Response, ApiError> {
-    let [message] = chat.messages.as_slice() else {
-        let message = "a team works on one task: send one message with the role `user`";
-        return Err(ApiError::field("messages", message));
-    };
-    if message.role != "user" {
-        return Err(ApiError::field("messages", "a team's task has the role `user`"));
-    }
-    for (name, given) in [
-        ("n", chat.sampling.n.is_some_and(|n| n != 1)),
-        ("tools", !chat.tools.is_empty()),
-        ("logprobs", chat.logprobs),
-        ("structured_outputs", chat.sampling.structured_outputs.is_some()),
-        ("return_token_ids", chat.return_token_ids),
-    ] {
-        if given {
-            return Err(ApiError::field(name, format!("`{name}` has no meaning for a team; leave it out")));
-        }
-    }
-    let (task, seed) = (message.text()?, chat.sampling.episode_seed());
-    let envelope = Envelope::new(chat.model.as_deref().unwrap_or_default());
-    let permit = service.admit()?;
-    if chat.stream {
-        return Ok(stream_episode(service, team, task, seed, envelope, permit));
-    }
-    let (sender, mut receiver) = unbounded_channel();
-    let ending = team.play(&task, seed, sender).await.map_err(team_error)?;
-    drop(permit);
-    let mut turns = Vec::new();
-    while let Ok(turn) = receiver.try_recv() {
-        turns.push(turn);
-    }
-    let tokens = turns.iter().map(|turn| turn.tokens).sum();
-    service.count_tokens(0, tokens);
-    let content = turns.last().map(|turn| turn.content.as_str()).unwrap_or_default();
-    let earlier = turns.split_last().map(|(_, earlier)| earlier).unwrap_or_default();
-    let reasoning: String = earlier.iter().map(transcript).collect();
-    let choice = json!({
-        "index": 0,
-        "message": { "role": "assistant", "content": content, "reasoning_content": reasoning },
-        "logprobs": null,
-        "finish_reason": if ending.truncated { "length" } else { "stop" },
-    });
-    let mut response = envelope.object("chat.completion", &[choice]);
-    response.insert("usage".to_owned(), usage(0, tokens));
-    response.insert("turns".to_owned(), json!(turns));
-    Ok(response::ok(&response))
-}
-
-fn team_error(error: crate::team::TeamError) -> ApiError {
-    ApiError::with_status(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
-}
-
-/// Returns a turn as a part of the reasoning.
-fn transcript(turn: &TeamTurn) -> String {
-    format!("{}: {}\n\n", turn.agent, turn.content)
-}
-
-/// Streams an episode: each turn as reasoning once the next one begins, the last one as content.
-fn stream_episode(
-    service: &Arc<Service>,
-    team: Arc<dyn Team>,
-    task: String,
-    seed: u64,
-    envelope: Envelope,
-    permit: Permit,
-) -> Response {
-    let (sender, turns) = unbounded_channel();
-    let (values, receiver) = unbounded_channel();
-    let shared = Arc::clone(service);
-    let playing = async move {
-        let _permit = permit;
-        let send = |delta: Value, finish: Value| {
-            let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
-            // A client that is gone ends the stream, and with it this future.
-            let _ = values.send(envelope.chunk(choice));
-        };
-        send(json!({ "role": "assistant", "content": "" }), Value::Null);
-        let mut turns: tokio::sync::mpsc::UnboundedReceiver<TeamTurn> = turns;
-        let mut last: Option<TeamTurn> = None;
-        let relay = async {
-            let mut tokens = 0;
-            while let Some(turn) = turns.recv().await {
-                tokens += turn.tokens;
-                if let Some(earlier) = last.replace(turn) {
-                    send(json!({ "reasoning_content": transcript(&earlier) }), Value::Null);
-                }
-            }
-            tokens
-        };
-        let (ending, tokens) = tokio::join!(team.play(&task, seed, sender), relay);
-        shared.count_tokens(0, tokens);
-        match ending {
-            Ok(ending) => {
-                let content = last.map(|turn| turn.content).unwrap_or_default();
-                send(json!({ "content": content }), Value::Null);
-                send(json!({}), json!(if ending.truncated { "length" } else { "stop" }));
-            }
-            Err(error) => drop(values.send(team_error(error).to_json())),
-        }
-    };
-    stream::events(stream::while_running(playing, receiver).filter_map(async |part| match part {
-        Progress::Sent(value) => Some(value),
-        Progress::Ended(()) => None,
-    }))
 }

@@ -19,7 +19,7 @@ use crate::error::ApiError;
 use crate::logprobs::{self, Tokens};
 use crate::models::ServedModel;
 use crate::response;
-use crate::sampling::SamplingFields;
+use crate::sampling::{SamplingFields, unsupported};
 use crate::service::{Service, unix_time};
 use crate::stream::{self, Generated};
 
@@ -39,13 +39,13 @@ struct CompletionRequest {
     logprobs: Option<usize>,
     #[serde(default)]
     return_token_ids: bool,
-    #[serde(flatten)]
+    #[serde(skip)]
     sampling: SamplingFields,
 }
 
 /// One or several prompts, as text or token ids.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text, a list of texts, token ids or a list of those")]
 enum Prompts {
     Text(String),
     Tokens(Vec<u32>),
@@ -64,25 +64,16 @@ impl Prompts {
     }
 }
 
-fn unsupported() -> [(&'static str, Value); 5] {
-    [
-        ("echo", json!(false)),
-        ("suffix", json!("")),
-        ("best_of", json!(1)),
-        ("prompt_logprobs", Value::Null),
-        ("ignore_eos", json!(false)),
-    ]
-}
-
 pub(crate) async fn completions(
     State(service): State<Arc<Service>>,
     headers: HeaderMap,
     bytes: Bytes,
 ) -> Result<Response, ApiError> {
-    let asked: CompletionRequest = body::parse(&headers, &bytes, &unsupported())?;
+    let body = body::object(&headers, &bytes, &unsupported())?;
+    let asked = CompletionRequest { sampling: body::read(&body)?, ..body::read(&body)? };
     let model = service.policy(asked.model.as_deref())?;
     logprobs::check_count("logprobs", asked.logprobs)?;
-    let limit = asked.sampling.token_limit().unwrap_or(DEFAULT_TOKENS);
+    let limit = asked.sampling.token_limit()?.unwrap_or(DEFAULT_TOKENS);
     let count = asked.sampling.count()?;
     let (sampling, stop) = (asked.sampling.distribution()?, asked.sampling.stop_strings());
     let stop_ids: Arc<[u32]> = asked.sampling.stop_token_ids.clone().unwrap_or_default().into();

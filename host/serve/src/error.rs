@@ -42,6 +42,13 @@ impl ApiError {
         Self { status: StatusCode::BAD_REQUEST, message: message.into(), param, code }
     }
 
+    /// The task of a team doesn't fit into its models: status 400.
+    pub(crate) fn task_too_long() -> Self {
+        let message = "the episode ended at a limit before an agent acted: the task leaves no room for a completion in the \
+                       model's context; shorten it";
+        Self { param: Some("messages".into()), ..Self::too_long(message) }
+    }
+
     /// The server has as many requests in progress as it takes: status 429.
     pub(crate) fn busy(requests: usize) -> Self {
         Self {
@@ -75,11 +82,19 @@ impl ApiError {
     }
 }
 
+/// Returns the field that a message is about, if it begins with its name: "`top_p` is 0; it must be…".
+fn leading_name(message: &str) -> Option<String> {
+    let (name, _) = message.strip_prefix('`')?.split_once('`')?;
+    Some(name.to_owned())
+}
+
 impl From<GenerateError> for ApiError {
     fn from(error: GenerateError) -> Self {
         match error {
             // The index of a policy means nothing to a client.
-            GenerateError::Request { reason, .. } => ApiError::body(reason),
+            GenerateError::Request { reason, .. } => {
+                ApiError { param: leading_name(&reason), ..ApiError::body(reason) }
+            }
             GenerateError::Aborted => ApiError::with_status(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the server was paused; try again later",

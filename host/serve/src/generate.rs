@@ -38,8 +38,13 @@ struct Params {
     /// Seeds of the completions, each 32 bytes in hexadecimal, in place of `seed` and `n`: with them, a client
     /// that is another pl-host gets the tokens that its own engine would draw.
     seeds: Option<Vec<String>>,
-    #[serde(flatten)]
-    sampling: SamplingFields,
+}
+
+/// The other fields of `sampling_params`.
+#[derive(Debug, Deserialize)]
+struct SamplingParams {
+    #[serde(default)]
+    sampling_params: SamplingFields,
 }
 
 pub(crate) async fn generate(
@@ -48,13 +53,15 @@ pub(crate) async fn generate(
     bytes: Bytes,
 ) -> Result<Response, ApiError> {
     let unsupported = [("stream", json!(false)), ("output_mode", json!("tokens"))];
-    let asked: GenerateRequest = body::parse(&headers, &bytes, &unsupported)?;
+    let body = body::object(&headers, &bytes, &unsupported)?;
+    let asked: GenerateRequest = body::read(&body)?;
+    let SamplingParams { sampling_params: sampling } = body::read(&body)?;
     let model = service.policy(asked.model.as_deref())?;
     let params = asked.sampling_params;
     logprobs::check_count("sampling_params.logprobs", params.logprobs)?;
     let seeds = match &params.seeds {
         Some(seeds) => seeds.iter().map(|seed| parse_seed(seed)).collect::<Result<Vec<_>, _>>()?,
-        None => params.sampling.seeds(0, params.sampling.count()?),
+        None => sampling.seeds(0, sampling.count()?),
     };
     service.check_count(seeds.len())?;
     let prompt: Arc<[u32]> = asked.token_ids.into();
@@ -62,10 +69,10 @@ pub(crate) async fn generate(
         policy: model.policy,
         prompt: Arc::clone(&prompt),
         seeds,
-        max_tokens: model.room(prompt.len(), params.sampling.token_limit())?,
-        sampling: params.sampling.distribution()?,
-        stop: params.sampling.stop_strings(),
-        stop_ids: params.sampling.stop_token_ids.clone().unwrap_or_default().into(),
+        max_tokens: model.room(prompt.len(), sampling.token_limit()?)?,
+        sampling: sampling.distribution()?,
+        stop: sampling.stop_strings(),
+        stop_ids: sampling.stop_token_ids.clone().unwrap_or_default().into(),
         top_logprobs: params.logprobs.unwrap_or(0),
         listener: None,
     };

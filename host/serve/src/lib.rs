@@ -20,6 +20,7 @@ mod chat;
 mod completions;
 mod config;
 mod control;
+mod episode;
 mod error;
 mod generate;
 mod logprobs;

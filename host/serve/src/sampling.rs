@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pl_types::{Grammar, PartHasher, Sampling};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::ApiError;
 
@@ -43,10 +43,32 @@ pub(crate) enum StructuredOutputs {
 
 /// A string or a list of strings.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
 pub(crate) enum OneOrMany {
     One(String),
     Many(Vec<String>),
+}
+
+/// Fields of chat and text completions that would change the result and that nothing here implements, each with the value that
+/// asks for nothing.
+pub(crate) fn unsupported() -> Vec<(&'static str, Value)> {
+    vec![
+        ("add_generation_prompt", json!(true)),
+        ("allowed_token_ids", json!([])),
+        ("bad_words", json!([])),
+        ("best_of", json!(1)),
+        ("continue_final_message", json!(false)),
+        ("echo", json!(false)),
+        ("guided_json", Value::Null),
+        ("ignore_eos", json!(false)),
+        ("include_stop_str_in_output", json!(false)),
+        ("min_tokens", json!(0)),
+        ("prompt_logprobs", Value::Null),
+        ("response_format", json!({ "type": "text" })),
+        ("suffix", json!("")),
+        ("truncate_prompt_tokens", json!(0)),
+        ("use_beam_search", json!(false)),
+    ]
 }
 
 impl StructuredOutputs {
@@ -61,8 +83,38 @@ impl StructuredOutputs {
 
 impl SamplingFields {
     /// Returns the limit on tokens that the request asks for.
-    pub(crate) fn token_limit(&self) -> Option<u32> {
-        self.max_completion_tokens.or(self.max_tokens)
+    ///
+    /// # Errors
+    /// If it is 0.
+    pub(crate) fn token_limit(&self) -> Result<Option<u32>, ApiError> {
+        let limits = [("max_completion_tokens", self.max_completion_tokens), ("max_tokens", self.max_tokens)];
+        match limits.into_iter().find_map(|(name, limit)| Some((name, limit?))) {
+            Some((name, 0)) => Err(ApiError::field(name, format!("`{name}` is 0; it must be at least 1"))),
+            limit => Ok(limit.map(|(_, limit)| limit)),
+        }
+    }
+
+    /// Returns the name of a parameter, besides the seed and `n`, that asks for other completions than a request without it
+    /// does. Returns `None` if there is none.
+    pub(crate) fn effective_parameter(&self) -> Option<&'static str> {
+        let default = Sampling::default();
+        let differs = |given: Option<f64>, default: f64| given.is_some_and(|given| given != default);
+        let parameters = [
+            ("temperature", differs(self.temperature, default.temperature)),
+            ("top_p", differs(self.top_p, default.top_p)),
+            ("top_k", self.top_k.is_some_and(|k| k > 0)),
+            ("min_p", differs(self.min_p, default.min_p)),
+            ("repetition_penalty", differs(self.repetition_penalty, default.repetition_penalty)),
+            ("presence_penalty", differs(self.presence_penalty, default.presence_penalty)),
+            ("frequency_penalty", differs(self.frequency_penalty, default.frequency_penalty)),
+            ("logit_bias", self.logit_bias.as_ref().is_some_and(|biases| !biases.is_empty())),
+            ("max_tokens", self.max_tokens.is_some()),
+            ("max_completion_tokens", self.max_completion_tokens.is_some()),
+            ("stop", !self.stop_strings().is_empty()),
+            ("stop_token_ids", self.stop_token_ids.as_ref().is_some_and(|ids| !ids.is_empty())),
+            ("structured_outputs", self.structured_outputs.is_some()),
+        ];
+        parameters.into_iter().find_map(|(name, matters)| matters.then_some(name))
     }
 
     /// Returns the number of completions per prompt.

@@ -41,5 +41,11 @@ pub struct TeamResult {
 
 /// Failure of an episode in all of its attempts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the team could not play this task: {0}")]
-pub struct TeamError(pub String);
+pub enum TeamError {
+    /// The environment can't start with the task: another one is needed.
+    #[error("the team's environment refuses this task: {0}")]
+    Task(String),
+    /// Failure elsewhere.
+    #[error("the team could not play this task: {0}")]
+    Episode(String),
+}

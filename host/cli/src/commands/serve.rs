@@ -162,13 +162,16 @@ impl Team for PlayedTeam {
         let (sender, events) = unbounded_channel();
         let playing = self.0.play(seed, task_from_text(task), sender);
         let (episode, ()) = tokio::join!(playing, relay(events, &turns));
-        let episode = episode.map_err(|error| TeamError(error.to_string()))?;
+        let episode = episode.map_err(|error| match error {
+            pl_run::Error::Task { cause } => TeamError::Task(cause),
+            error => TeamError::Episode(error.to_string()),
+        })?;
         match episode.summary {
             Some(summary) => Ok(TeamResult { truncated: summary.truncated }),
             None => {
                 let failures: Vec<String> =
                     episode.failures.iter().map(|failure| failure.describe()).collect();
-                Err(TeamError(failures.join("; ")))
+                Err(TeamError::Episode(failures.join("; ")))
             }
         }
     }

@@ -44,7 +44,9 @@ fn adapters_that_can_not_be_loaded_are_refused() {
         let mut body = adapter("new");
         body[key] = value;
         let answered = server.post(LOAD, &body);
-        (answered.status, answered.json()["error"]["message"].as_str().unwrap().to_owned())
+        let error = answered.json()["error"].clone();
+        assert_eq!(error["param"], key, "{error}");
+        (answered.status, error["message"].as_str().unwrap().to_owned())
     };
     let (status, message) = with("lora_path", json!("/missing"));
     assert!(status == 400 && message.contains("no such folder"), "{message}");
@@ -52,6 +54,10 @@ fn adapters_that_can_not_be_loaded_are_refused() {
     assert!(status == 404 && message.contains("no model `gpt`"), "{message}");
     let (status, message) = with("load_inplace", json!(true));
     assert!(status == 400 && message.contains("load_inplace"), "{message}");
+    for name in ["", " "] {
+        let (status, message) = with("lora_name", json!(name));
+        assert!(status == 400 && message.contains("is empty"), "{message}");
+    }
 
     let closed = Server::start();
     let answered = closed.post(LOAD, &adapter("new"));

@@ -31,7 +31,6 @@ fn every_kind_of_bad_request_gets_an_error_of_openai_s_form() {
     assert_error(&post("top_logprobs", json!(50)), 400, invalid, Some("top_logprobs"), "at most 20");
     assert_error(&post("logit_bias", json!({ "x": 1 })), 400, invalid, Some("logit_bias"), "not a token id");
     assert_error(&post("logit_bias", json!({ "1": 1e9 })), 400, invalid, Some("logit_bias"), "-100 to 100");
-    assert_error(&post("temperature", json!("hot")), 400, invalid, None, "invalid request");
     let schema = json!({ "type": "json_schema" });
     assert_error(&post("response_format", schema), 400, invalid, Some("response_format"), "not supported");
     let image = json!([{ "role": "user", "content": [{ "type": "image_url", "image_url": {} }] }]);
@@ -73,6 +72,104 @@ fn every_kind_of_bad_request_gets_an_error_of_openai_s_form() {
 }
 
 #[test]
+fn errors_of_types_and_ranges_name_the_field() {
+    let server = Server::start();
+    let chat = |field: &str, value: Value| {
+        let mut body = json!({ "model": "letters", "messages": [{ "role": "user", "content": "Hi" }] });
+        body[field] = value;
+        server.post("/v1/chat/completions", &body)
+    };
+    let invalid = "invalid_request_error";
+    let message = |value: Value| chat("messages", json!([value]));
+    let answered = chat("temperature", json!("hot"));
+    assert_error(&answered, 400, invalid, Some("temperature"), "`temperature`: invalid type: string \"hot\"");
+    assert_error(&chat("stop", json!(5)), 400, invalid, Some("stop"), "expected a text or a list of texts");
+    assert_error(&chat("stream", json!("yes")), 400, invalid, Some("stream"), "expected a boolean");
+    assert_error(&chat("messages", Value::Null), 400, invalid, Some("messages"), "`messages` is missing");
+    let answered = message(json!({ "role": "user", "content": 5 }));
+    assert_error(&answered, 400, invalid, Some("messages[0].content"), "expected a text or a list of parts");
+    let answered = message(json!({ "content": "Hi" }));
+    assert_error(&answered, 400, invalid, Some("messages[0].role"), "`messages[0].role` is missing");
+    let answered = message(json!({ "role": "user", "content": [{ "type": "text", "text": null }] }));
+    assert_error(&answered, 400, invalid, Some("messages"), "a part with type `text` has no `text`");
+    assert_error(&chat("top_p", json!(0)), 400, invalid, Some("top_p"), "above 0");
+    for limit in ["max_tokens", "max_completion_tokens"] {
+        assert_error(&chat(limit, json!(0)), 400, invalid, Some(limit), "at least 1");
+    }
+
+    let complete = |prompt: Value| {
+        let body = json!({ "model": "letters", "prompt": prompt });
+        server.post("/v1/completions", &body)
+    };
+    assert_error(&complete(Value::Null), 400, invalid, Some("prompt"), "`prompt` is missing");
+    assert_error(&complete(json!(5)), 400, invalid, Some("prompt"), "expected a text, a list of texts");
+    let params = json!({ "min_p": "low" });
+    let body = json!({ "model": "letters", "token_ids": [1], "sampling_params": params });
+    let answered = server.post("/inference/v1/generate", &body);
+    assert_error(&answered, 400, invalid, Some("sampling_params.min_p"), "invalid type");
+}
+
+#[test]
+fn fields_that_would_change_the_result_are_refused_by_chats_and_completions() {
+    let server = Server::start();
+    // Each with a value that asks for something, and one that asks for nothing.
+    let fields = [
+        ("echo", json!(true), json!(false)),
+        ("best_of", json!(2), json!(1)),
+        ("suffix", json!("."), json!("")),
+        ("prompt_logprobs", json!(1), Value::Null),
+        ("response_format", json!({ "type": "json_object" }), json!({ "type": "text" })),
+        ("guided_json", json!({}), Value::Null),
+        ("ignore_eos", json!(true), json!(false)),
+        ("min_tokens", json!(3), json!(0)),
+        ("bad_words", json!(["a"]), json!([])),
+        ("allowed_token_ids", json!([1]), json!([])),
+        ("add_generation_prompt", json!(false), json!(true)),
+        ("continue_final_message", json!(true), json!(false)),
+        ("include_stop_str_in_output", json!(true), json!(false)),
+        ("truncate_prompt_tokens", json!(9), json!(0)),
+        ("use_beam_search", json!(true), json!(false)),
+    ];
+    let chat = json!({ "model": "letters", "messages": [{ "role": "user", "content": "Hi" }] });
+    let text = json!({ "model": "letters", "prompt": "Hi" });
+    for (path, body) in [("/v1/chat/completions", chat), ("/v1/completions", text)] {
+        for (field, asking, neutral) in &fields {
+            let with = |value: &Value| {
+                let mut body = body.clone();
+                body[*field] = value.clone();
+                server.post(path, &body)
+            };
+            assert_error(&with(asking), 400, "invalid_request_error", Some(field), "not supported");
+            assert_eq!(with(neutral).status, 200, "{path} {field}");
+        }
+    }
+}
+
+#[test]
+fn chats_that_make_no_sense_are_refused() {
+    let server = Server::start();
+    let post = |field: &str, value: Value| {
+        let mut body = json!({ "model": "calling", "messages": [{ "role": "user", "content": "Hi" }] });
+        body[field] = value;
+        server.post("/v1/chat/completions", &body)
+    };
+    let invalid = "invalid_request_error";
+    assert_error(&post("messages", json!([])), 400, invalid, Some("messages"), "at least one");
+    let answered = post("top_logprobs", json!(2));
+    assert_error(&answered, 400, invalid, Some("top_logprobs"), "without `logprobs`");
+    assert_eq!(post("top_logprobs", json!(0)).status, 200);
+    assert_error(&post("tool_choice", json!("required")), 400, invalid, Some("tool_choice"), "leave");
+    // Without tools there is nothing to choose from.
+    assert_eq!(post("tool_choice", json!("none")).status, 200);
+    let tool = json!({ "type": "function", "function": { "name": "add" } });
+    let body = json!({
+        "model": "calling", "messages": [{ "role": "user", "content": "Hi" }], "tools": [tool], "tool_choice": "none",
+    });
+    let answered = server.post("/v1/chat/completions", &body);
+    assert_error(&answered, 400, invalid, Some("tool_choice"), "leave");
+}
+
+#[test]
 fn a_body_that_is_too_large_is_refused() {
     let limits = ServerLimits { body: 100, ..ServerLimits::default() };
     let server = Server::with(ServerConfig { key: None, limits }, None);
@@ -90,4 +187,53 @@ fn fields_that_ask_for_nothing_are_taken() {
         "response_format": { "type": "text" }, "functions": null, "tool_choice": "auto", "unheard_of": 1,
     });
     assert_eq!(server.post("/v1/chat/completions", &body).status, 200);
+}
+
+#[test]
+fn a_field_that_is_null_is_absent() {
+    let server = Server::start();
+    let post = |path: &str, mut body: Value, names: &[&str]| {
+        for name in names {
+            body[*name] = Value::Null;
+        }
+        server.post(path, &body)
+    };
+    // The second message is one that OpenAI's client has received, as it dumps it.
+    let messages = json!([
+        { "role": "user", "content": "Hi", "name": null },
+        {
+            "role": "assistant", "content": "Hello", "refusal": null, "annotations": null, "audio": null,
+            "function_call": null, "tool_calls": null,
+        },
+        { "role": "user", "content": "Hi" },
+    ]);
+    let names = [
+        "stream",
+        "stream_options",
+        "tools",
+        "tool_choice",
+        "logprobs",
+        "top_logprobs",
+        "chat_template_kwargs",
+        "return_token_ids",
+        "temperature",
+        "stop",
+        "n",
+        "response_format",
+        "functions",
+        "echo",
+    ];
+    let body = json!({ "model": "letters", "messages": messages });
+    let answered = post("/v1/chat/completions", body, &names);
+    assert_eq!(answered.status, 200, "{}", answered.text);
+    let body = json!({ "model": "letters", "prompt": "Hi" });
+    let answered = post("/v1/completions", body, &["stream", "stream_options", "logprobs", "seed", "suffix"]);
+    assert_eq!(answered.status, 200, "{}", answered.text);
+    let body = json!({
+        "model": "letters", "prompt": "Hi", "stream": true, "stream_options": { "include_usage": null },
+    });
+    assert!(server.post("/v1/completions", &body).events().iter().all(|event| event.get("usage").is_none()));
+    let body = json!({ "model": "letters", "token_ids": [1] });
+    let answered = post("/inference/v1/generate", body, &["sampling_params", "stream"]);
+    assert_eq!(answered.status, 200, "{}", answered.text);
 }

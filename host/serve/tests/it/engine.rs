@@ -67,6 +67,11 @@ impl Generate for Scripted {
             running.ended = true;
             return Err(GenerateError::Failed { policy: BROKEN, reason: "out of memory".into() });
         }
+        if request.sampling.top_p == 0.0 {
+            running.ended = true;
+            let reason = "`top_p` is 0; it must be above 0 and at most 1".into();
+            return Err(GenerateError::Request { policy: request.policy, reason });
+        }
         if request.policy == CALLING {
             running.ended = true;
             return Ok(request.seeds.iter().enumerate().map(|(index, _)| call(index, &request)).collect());

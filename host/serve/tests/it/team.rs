@@ -9,7 +9,8 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::engine::Server;
 
-/// A team of two agents that repeat the task. It fails at the task "fail".
+/// A team of two agents that repeat the task. It fails at the task "fail", its environment refuses the task "refuse", and the
+/// task "long" doesn't fit into its models.
 struct Pair;
 
 #[async_trait]
@@ -20,8 +21,11 @@ impl Team for Pair {
         seed: u64,
         turns: UnboundedSender<TeamTurn>,
     ) -> Result<TeamResult, TeamError> {
-        if task == "fail" {
-            return Err(TeamError("the plugin trapped".into()));
+        match task {
+            "fail" => return Err(TeamError::Episode("the plugin trapped".into())),
+            "refuse" => return Err(TeamError::Task("the record has no `answer`".into())),
+            "long" => return Ok(TeamResult { truncated: true }),
+            _ => {}
         }
         for agent in ["first", "second"] {
             tokio::task::yield_now().await;
@@ -61,6 +65,10 @@ fn a_stream_brings_the_same() {
     assert_eq!(text("content"), "add by second with 7");
     assert_eq!(text("reasoning_content"), "first: add by first with 7\n\n");
     assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "stop");
+    let asked = json!({ "stream": true, "stream_options": { "include_usage": true } });
+    let last = ask(asked).events().pop().unwrap();
+    assert_eq!(last["choices"], json!([]));
+    assert_eq!(last["usage"], ask(json!({})).json()["usage"]);
 }
 
 #[test]
@@ -70,26 +78,55 @@ fn what_has_no_meaning_for_a_team_is_refused() {
     assert_eq!(param(json!({ "logprobs": true })), "logprobs");
     assert_eq!(param(json!({ "messages": [] })), "messages");
     assert_eq!(param(json!({ "messages": [{ "role": "system", "content": "x" }] })), "messages");
+    assert_eq!(param(json!({ "chat_template_kwargs": { "enable_thinking": true } })), "chat_template_kwargs");
     let server = Server::with(ServerConfig::default(), Some(Arc::new(Pair)));
     let body = json!({ "model": "team", "prompt": "Hi" });
     assert_eq!(server.post("/v1/completions", &body).json()["error"]["param"], "model");
 }
 
 #[test]
-fn an_episode_that_fails_is_an_error_with_its_cause() {
-    let failed = |more: Value| {
-        ask(json!({ "messages": [{ "role": "user", "content": "fail" }] })
-            .as_object()
-            .map(|body| {
-                let mut body = body.clone();
-                body.extend(more.as_object().unwrap().clone());
-                Value::Object(body)
-            })
-            .unwrap())
-    };
-    let answered = failed(json!({}));
-    assert_eq!(answered.status, 500);
-    assert!(answered.json()["error"]["message"].as_str().unwrap().contains("the plugin trapped"));
-    let events = failed(json!({ "stream": true })).events();
-    assert!(events.last().unwrap()["error"]["message"].as_str().unwrap().contains("the plugin trapped"));
+fn the_sampling_of_a_team_is_its_workflow_s() {
+    // Each with a value that is the same as none, if there is one.
+    let parameters = [
+        ("temperature", json!(0.2), json!(1)),
+        ("top_p", json!(0.9), json!(1)),
+        ("top_k", json!(5), json!(-1)),
+        ("min_p", json!(0.1), json!(0)),
+        ("repetition_penalty", json!(1.2), json!(1)),
+        ("presence_penalty", json!(0.5), json!(0)),
+        ("frequency_penalty", json!(0.5), json!(0)),
+        ("logit_bias", json!({ "1": 5 }), json!({})),
+        ("max_tokens", json!(5), Value::Null),
+        ("max_completion_tokens", json!(5), Value::Null),
+        ("stop", json!("."), json!([])),
+        ("stop_token_ids", json!([1]), json!([])),
+        ("structured_outputs", json!({ "json": {} }), Value::Null),
+    ];
+    for (name, asking, neutral) in parameters {
+        let answered = ask(json!({ name: asking }));
+        assert_eq!((answered.status, &answered.json()["error"]["param"]), (400, &json!(name)));
+        assert!(answered.text.contains("workflow"), "{}", answered.text);
+        assert_eq!(ask(json!({ name: neutral })).status, 200, "{name}");
+    }
+}
+
+fn ask_task(task: &str, stream: bool) -> crate::engine::Answered {
+    ask(json!({ "messages": [{ "role": "user", "content": task }], "stream": stream }))
+}
+
+#[test]
+fn an_episode_without_an_answer_is_an_error_with_its_cause() {
+    for (task, status, kind, code, cause) in [
+        ("fail", 500, "server_error", Value::Null, "the plugin trapped"),
+        ("refuse", 400, "invalid_request_error", Value::Null, "the record has no `answer`"),
+        ("long", 400, "invalid_request_error", json!("context_length_exceeded"), "shorten it"),
+    ] {
+        let answered = ask_task(task, false);
+        assert_eq!(answered.status, status, "{}", answered.text);
+        let streamed = ask_task(task, true).events().pop().unwrap();
+        for error in [&answered.json()["error"], &streamed["error"]] {
+            assert_eq!((&error["type"], &error["code"]), (&json!(kind), &code), "{error}");
+            assert!(error["message"].as_str().unwrap().contains(cause), "{error}");
+        }
+    }
 }
