@@ -34,6 +34,7 @@ pub use places::{Place, Places};
 pub use source::overrides::{Override, OverrideError, VARIABLE};
 pub use source::{Source, SourceFile, Sources, Span};
 pub use syntax::block_kind::BlockKind;
+pub use syntax::declared_name::NameError;
 
 use check::resolve::resolve;
 use diagnostic::reports::Reports;

@@ -28,6 +28,10 @@ fn describe_context(marked: &str) -> String {
         CursorContext::Value { key } => format!("value of {}", span_text(&text, key)),
         CursorContext::Head { keyword } => format!("head of {}", span_text(&text, keyword)),
         CursorContext::HeadValue { kind } => format!("made {}", kind.map_or("?", BlockKind::keyword)),
+        CursorContext::Argument { template, name, position } => {
+            let name = name.map(|name| format!(" {}", span_text(&text, name))).unwrap_or_default();
+            format!("argument {position}{name} of {}", span_text(&text, template))
+        }
         other => format!("{other:?}").to_lowercase(),
     };
     format!("{}: {context}: {}", enclosing.join(" > "), span_text(&text, cursor.path))
@@ -49,6 +53,14 @@ fn a_cursor_knows_its_block_and_statement() {
         ("policy p { } |", ": start: "),
         ("agent a = maths.to|ol {}", ": made agent: maths.tool"),
         ("agent a = |", ": made agent: "),
+        ("agent a = exp|ert(1)", ": made agent: expert"),
+        ("agent a = expert(|)", ": argument 0 of expert: "),
+        ("agent a = team.expert([1, 2], fi|rst)", ": argument 1 of team.expert: first"),
+        ("policy p = small(max(1, 2), of = | )", ": argument 1 of of small: "),
+        ("agent a = expert(\"a (\", by = x, \"${n|}\")", ": argument 2 of expert: n"),
+        ("agent a = expert(1) |", ": made agent: "),
+        ("agent a = expert(\n  \"a\",\n  by = |", ": argument 1 by of expert: "),
+        ("param n: int = max(|", ": made param: "),
         ("turns {\n  start -> |\n}", "turns: edge: "),
         ("turns {\n  start -> a|\n}", "turns: edge: a"),
         ("turns {\n  start -> a when env.|\n}", "turns: condition: env."),

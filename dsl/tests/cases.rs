@@ -11,8 +11,9 @@ use std::collections::BTreeSet;
 
 use common::TestCatalog;
 use files::{folder, workflows};
+use pl_dsl::names::names;
 use pl_dsl::workflow::Layout;
-use pl_dsl::{Checked, DiagnosticCode, Source, check, render};
+use pl_dsl::{Checked, DiagnosticCode, Source, Span, check, render};
 use serde_json::json;
 
 fn snapshots() -> insta::Settings {
@@ -47,6 +48,45 @@ fn every_case_has_its_messages() {
     let missing: Vec<&DiagnosticCode> =
         DiagnosticCode::ALL.iter().filter(|code| !seen.contains(code) && !elsewhere.contains(code)).collect();
     assert!(missing.is_empty(), "no case for {missing:?}");
+}
+
+/// A workflow in which all uses of a name are replaced has the same meaning.
+#[test]
+fn every_name_can_be_renamed() {
+    let valid = ["tests/cases", "../examples", "../examples/algorithms"]
+        .into_iter()
+        .flat_map(|name| workflows(&folder(name)));
+    let mut renamed = 0;
+    for source in valid {
+        let before = check(&source, &[], &TestCatalog);
+        if before.workflow.is_none() {
+            continue;
+        }
+        let names = names(&source, &TestCatalog);
+        for definition in &names.definitions {
+            let find = |span: &Span| names.sources.find(*span).unwrap();
+            let mut spans: Vec<Span> =
+                [&definition.span].into_iter().chain(&definition.uses).map(|span| find(span).1).collect();
+            if find(&definition.span).0.name != source.name {
+                continue;
+            }
+            spans.sort_by_key(|span| std::cmp::Reverse(span.start));
+            let mut text = source.text.clone();
+            for span in spans {
+                text.replace_range(span.start..span.end, "renamed");
+            }
+            let after = check(&Source { name: source.name.clone(), text }, &[], &TestCatalog);
+            let place = format!("{}: {}", source.name, definition.full_name);
+            assert_eq!(
+                render::short(&after.diagnostics, &after.sources).lines().count(),
+                before.diagnostics.len(),
+                "{place}"
+            );
+            assert!(after.workflow.is_some(), "{place}");
+            renamed += 1;
+        }
+    }
+    assert!(renamed > 300, "only {renamed} names were renamed");
 }
 
 #[test]

@@ -53,6 +53,15 @@ pub enum CursorContext {
         /// Kind of the block that is created.
         kind: Option<BlockKind>,
     },
+    /// Argument of a template, after the `=` of a block's head.
+    Argument {
+        /// Path of the template.
+        template: Span,
+        /// Name before the `=` of the argument.
+        name: Option<Span>,
+        /// Number of arguments before this one.
+        position: usize,
+    },
     /// After the `=` of a setting.
     Value {
         /// Key of the setting.
@@ -142,7 +151,8 @@ fn part(
     let is_setting = before.get(1).is_some_and(|second| second.is("="));
     match equals {
         Some(1) if is_setting && first.is_word() => CursorContext::Value { key: first.span },
-        Some(_) if top => {
+        Some(equals) if top => {
+            let argument = before.get(equals + 1..).and_then(argument);
             let found = head(text, statement);
             let template_kind = found.template_kind.filter(|kind| kind.span.end < at);
             let kind =
@@ -151,13 +161,39 @@ fn part(
                 // The kind is still incomplete.
                 Some(kind) if at <= kind.span.end => CursorContext::HeadValue { kind: None },
                 None if first.text == "template" => CursorContext::HeadValue { kind: None },
-                _ => CursorContext::HeadValue { kind },
+                _ => match argument.filter(|_| kind.is_some_and(BlockKind::is_template_kind)) {
+                    Some(argument) => argument,
+                    None => CursorContext::HeadValue { kind },
+                },
             }
         }
         _ if in_turns && before.iter().any(|token| token.is("when")) => CursorContext::Condition,
         _ if in_turns => CursorContext::Edge,
         _ => CursorContext::Head { keyword: first.span },
     }
+}
+
+/// Context in the arguments of a call, from the tokens before it. Returns `None` before and after the arguments.
+fn argument(value: &[Token]) -> Option<CursorContext> {
+    let open = value.iter().position(|token| token.is("("))?;
+    let (first, last) = (value.first()?, value.get(open.checked_sub(1)?)?);
+    let template = Span::new(first.span.start, last.span.end);
+    let arguments = value.get(open + 1..)?;
+    let (mut depth, mut position, mut start) = (0_usize, 0, 0);
+    for (index, token) in arguments.iter().enumerate() {
+        if ["(", "[", "${"].iter().any(|sign| token.is(sign)) {
+            depth += 1;
+        } else if [")", "]", "}"].iter().any(|sign| token.is(sign)) {
+            depth = depth.checked_sub(1)?;
+        } else if depth == 0 && token.is(",") {
+            (position, start) = (position + 1, index + 1);
+        }
+    }
+    let name = match arguments.get(start..) {
+        Some([name, equals, ..]) if name.is_word() && equals.is("=") => Some(name.span),
+        _ => None,
+    };
+    Some(CursorContext::Argument { template, name, position })
 }
 
 /// Describes a block, which is inside `outer`.

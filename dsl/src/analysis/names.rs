@@ -3,17 +3,19 @@
 //! The syntax tree is not evaluated, so a file with mistakes still has its names. A use within a template counts once, however
 //! often the template is used.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::catalog::Catalog;
 use crate::diagnostic::reports::Reports;
 use crate::eval::assemble::{Assembly, assemble};
-use crate::eval::functions::FUNCTIONS;
+use crate::eval::params::{NAMED_BY_ANY_ARGUMENT, named_by_argument};
+use crate::settings::{self, Choice, LAYOUTS};
 use crate::source::Location;
 use crate::source::{Source, Sources, Span};
 use crate::syntax::block_kind::BlockKind;
+use crate::syntax::declared_name::{NameError, check_name, check_not_reserved};
 use crate::syntax::tree::{
-    Block, Body, Entry, HeadExtra, NamespaceId, ParamRange, Parameter, Value, ValueKind,
+    Block, Body, Call, Entry, HeadExtra, NamespaceId, ParamRange, Parameter, Value, ValueKind,
 };
 
 /// A declared name.
@@ -31,6 +33,31 @@ pub struct Definition {
     pub head: Span,
     /// Spans of its uses, without the part before the last dot.
     pub uses: Vec<Span>,
+    /// True for a parameter of a template.
+    pub is_parameter: bool,
+}
+
+impl Definition {
+    /// Checks if the language accepts another name for what is declared.
+    ///
+    /// # Errors
+    /// The text is not a name, or a name that is reserved in blocks of this kind.
+    pub fn check_name(&self, name: &str) -> Result<(), NameError> {
+        check_name(name)?;
+        // Nothing is reserved in a template: a parameter hides a name of the language.
+        if self.is_parameter { Ok(()) } else { check_not_reserved(self.kind, name) }
+    }
+}
+
+/// A parameter of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateParameter {
+    /// Its name.
+    pub name: String,
+    /// Kinds of the blocks that a name in its argument may stand for.
+    pub named_blocks: &'static [BlockKind],
+    /// Index of its definition.
+    definition: usize,
 }
 
 /// Names of a workflow and of its files.
@@ -38,6 +65,8 @@ pub struct Definition {
 pub struct Names {
     /// Sorted by declaration.
     pub definitions: Vec<Definition>,
+    /// Parameters of each template by its full name.
+    pub templates: BTreeMap<String, Vec<TemplateParameter>>,
     /// Files that the spans refer to.
     pub sources: Sources,
 }
@@ -56,7 +85,7 @@ pub fn names(source: &Source, catalog: &dyn Catalog) -> Names {
     let Assembly { file, sources, namespaces } = assemble(source, catalog, &mut ignored);
     let prefixes = namespaces.into_iter().map(|namespace| namespace.prefix).collect();
     let mut finder =
-        Finder { prefixes, definitions: Vec::new(), by_name: HashMap::new(), parameters: HashMap::new() };
+        Finder { prefixes, definitions: Vec::new(), by_name: HashMap::new(), templates: BTreeMap::new() };
     for block in &file.blocks {
         finder.declare(block);
     }
@@ -64,27 +93,40 @@ pub fn names(source: &Source, catalog: &dyn Catalog) -> Names {
         finder.block(block);
     }
     for (_, value) in &file.layouts {
-        finder.value(value, Context { namespace: 0, locals: &[], wanted: &[BlockKind::Param] });
+        finder.value(value, Context { words: LAYOUTS, ..Context::of_params(0) });
     }
-    Names { definitions: finder.definitions, sources }
+    Names { definitions: finder.definitions, templates: finder.templates, sources }
 }
 
 struct Finder {
     prefixes: Vec<String>,
     definitions: Vec<Definition>,
     by_name: HashMap<String, Vec<usize>>,
-    /// Parameters of each template by its full name, with the indexes of their definitions.
-    parameters: HashMap<String, Vec<(String, usize)>>,
+    templates: BTreeMap<String, Vec<TemplateParameter>>,
 }
 
 /// Possible meanings of a path at its place.
 #[derive(Clone, Copy)]
 struct Context<'a> {
     namespace: NamespaceId,
-    /// Parameters of the template, with the indexes of their definitions.
-    locals: &'a [(String, usize)],
+    /// Parameters of the template.
+    locals: &'a [TemplateParameter],
     /// Kinds in order of preference.
     wanted: &'a [BlockKind],
+    /// Words that take precedence over names.
+    words: &'a [Choice],
+}
+
+impl<'a> Context<'a> {
+    /// Context of an expression outside of templates whose names are params.
+    fn of_params(namespace: NamespaceId) -> Context<'a> {
+        Context { namespace, locals: &[], wanted: &[BlockKind::Param], words: &[] }
+    }
+
+    /// The same place with names of other kinds.
+    fn wanting(self, wanted: &'a [BlockKind]) -> Context<'a> {
+        Context { wanted, words: &[], ..self }
+    }
 }
 
 impl Finder {
@@ -99,61 +141,66 @@ impl Finder {
             span,
             head: block.head,
             uses: Vec::new(),
+            is_parameter: false,
         };
         self.by_name.entry(name.text.clone()).or_default().push(self.definitions.len());
         self.definitions.push(definition);
         if let Some(HeadExtra::Template { parameters, .. }) = block.extra.as_deref() {
             let parameters = self.parameters(parameters, block);
-            self.parameters.insert(name.text.clone(), parameters);
+            // The first of several templates with one name counts, as in the check.
+            self.templates.entry(name.text.clone()).or_insert(parameters);
         }
     }
 
     fn block(&mut self, block: &Block) {
         let mut locals = Vec::new();
+        let mut kind_of_body = block.kind;
+        let params = Context::of_params(block.namespace);
         match block.extra.as_deref() {
-            Some(HeadExtra::Param { range, .. }) => {
-                let context =
-                    Context { namespace: block.namespace, locals: &[], wanted: &[BlockKind::Param] };
-                match range {
-                    Some(ParamRange::Between(least, most)) => {
-                        self.value(least, context);
-                        self.value(most, context);
-                    }
-                    Some(ParamRange::OneOf(list)) => self.value(list, context),
-                    None => {}
+            Some(HeadExtra::Param { range, .. }) => match range {
+                Some(ParamRange::Between(least, most)) => {
+                    self.value(least, params);
+                    self.value(most, params);
                 }
-            }
-            Some(HeadExtra::Template { parameters, .. }) => {
-                let context =
-                    Context { namespace: block.namespace, locals: &[], wanted: &[BlockKind::Param] };
-                for default in parameters.iter().filter_map(|parameter| parameter.default.as_ref()) {
-                    self.value(default, context);
+                Some(ParamRange::OneOf(list)) => self.value(list, params),
+                None => {}
+            },
+            Some(HeadExtra::Template { target, parameters }) => {
+                for Parameter { ty, default, .. } in parameters {
+                    if let Some(default) = default {
+                        self.value(default, params.wanting(named_by_argument(ty)));
+                    }
                 }
                 let name = block.name.as_ref().map_or("", |name| name.text.as_str());
-                locals = self.parameters.get(name).cloned().unwrap_or_default();
+                locals = self.templates.get(name).cloned().unwrap_or_default();
+                kind_of_body = BlockKind::from_keyword(&target.text).unwrap_or(block.kind);
             }
             None => {}
         }
         let wanted: &[BlockKind] = match block.kind {
-            BlockKind::Agent | BlockKind::Policy => {
-                &[BlockKind::Template, BlockKind::Plugin, BlockKind::Param]
+            BlockKind::Agent | BlockKind::Policy => &[BlockKind::Template, BlockKind::Plugin],
+            BlockKind::Environment | BlockKind::Reward | BlockKind::Designer | BlockKind::Template => {
+                &[BlockKind::Plugin]
             }
-            BlockKind::Environment | BlockKind::Reward | BlockKind::Template => &[BlockKind::Plugin],
             _ => &[BlockKind::Param],
         };
-        let context = Context { namespace: block.namespace, locals: &locals, wanted };
+        let context = Context { locals: &locals, ..params.wanting(wanted) };
         if let (Some(value), false) = (&block.value, block.kind.names_file()) {
             self.value(value, context);
         }
-        self.body(block.kind, &block.body, context);
+        self.body(Some(kind_of_body), &block.body, context);
     }
 
     /// Declares the parameters of a template.
-    fn parameters(&mut self, parameters: &[Parameter], block: &Block) -> Vec<(String, usize)> {
+    fn parameters(&mut self, parameters: &[Parameter], block: &Block) -> Vec<TemplateParameter> {
         let mut locals = Vec::new();
-        for Parameter { name, .. } in parameters {
+        for Parameter { name, ty, .. } in parameters {
             let Location::Span(span) = name.location else { continue };
-            locals.push((name.text.clone(), self.definitions.len()));
+            locals.push(TemplateParameter {
+                name: name.text.clone(),
+                named_blocks: named_by_argument(ty),
+                definition: self.definitions.len(),
+            });
             self.definitions.push(Definition {
                 kind: BlockKind::Param,
                 name: name.text.clone(),
@@ -161,46 +208,41 @@ impl Finder {
                 span,
                 head: block.head,
                 uses: Vec::new(),
+                is_parameter: true,
             });
         }
         locals
     }
 
-    fn body(&mut self, kind: BlockKind, body: &Body, context: Context) {
+    /// Records the names in a body. `kind` is `None` within the settings of an item.
+    fn body(&mut self, kind: Option<BlockKind>, body: &Body, context: Context) {
         for entry in &body.entries {
             match entry {
                 Entry::Setting(setting) => {
-                    let wanted: &[BlockKind] = match (kind, setting.key.text.as_str()) {
-                        (BlockKind::Scenario, "environment") => &[BlockKind::Environment],
-                        (BlockKind::Scenario, "reward") => &[BlockKind::Reward],
-                        (BlockKind::Scenario, "designer") => &[BlockKind::Designer],
-                        (BlockKind::Palette, "agents") => &[BlockKind::Plugin],
-                        (BlockKind::Evaluate, "scenario") => &[BlockKind::Scenario],
-                        (_, "policy" | "policies") => &[BlockKind::Policy],
-                        (_, "model") => &[BlockKind::Model],
-                        (_, "server") => &[BlockKind::Server],
-                        (_, "corpus") => &[BlockKind::Corpus],
-                        _ => &[BlockKind::Param],
-                    };
-                    if kind == BlockKind::Mix {
-                        let key = [setting.key.text.clone()];
-                        let scenarios = Context { wanted: &[BlockKind::Scenario], ..context };
-                        self.path(&key, setting.key.location, scenarios);
+                    if kind == Some(BlockKind::Mix) {
+                        let key = [setting.key.text.as_str()];
+                        self.path(&key, setting.key.location, context.wanting(&[BlockKind::Scenario]));
                     }
-                    self.value(&setting.value, Context { wanted, ..context });
+                    let context = match kind.and_then(|kind| settings::find(kind, &setting.key.text)) {
+                        Some(known) => {
+                            let words = known.kind.choices();
+                            Context { words, ..context.wanting(known.kind.named_blocks()) }
+                        }
+                        None => context.wanting(&[BlockKind::Param]),
+                    };
+                    self.value(&setting.value, context);
                 }
-                Entry::Nested { name, body } => match kind.inner_block(&name.text) {
+                Entry::Nested { name, body } => match kind.and_then(|kind| kind.inner_block(&name.text)) {
                     Some(BlockKind::Roles) => self.roles(body, context),
-                    inner => self.body(inner.unwrap_or(kind), body, context),
+                    inner => self.body(inner, body, context),
                 },
                 Entry::Edge(line) => {
-                    let agents = Context { wanted: &[BlockKind::Agent], ..context };
                     for name in line.nodes.iter().flat_map(|node| &node.names) {
-                        let parts: Vec<String> = name.text.split('.').map(str::to_owned).collect();
-                        self.path(&parts, name.location, agents);
+                        let parts: Vec<&str> = name.text.split('.').collect();
+                        self.path(&parts, name.location, context.wanting(&[BlockKind::Agent]));
                     }
                     if let Some(when) = &line.when {
-                        self.value(when, Context { wanted: &[BlockKind::Param], ..context });
+                        self.value(when, context.wanting(&[BlockKind::Param]));
                     }
                 }
             }
@@ -211,153 +253,108 @@ impl Finder {
     fn roles(&mut self, body: &Body, context: Context) {
         for entry in &body.entries {
             let Entry::Setting(setting) = entry else { continue };
-            let agent = [setting.key.text.clone()];
-            self.path(&agent, setting.key.location, Context { wanted: &[BlockKind::Agent], ..context });
-            self.value(&setting.value, Context { wanted: &[BlockKind::Policy], ..context });
+            let agent = [setting.key.text.as_str()];
+            self.path(&agent, setting.key.location, context.wanting(&[BlockKind::Agent]));
+            self.value(&setting.value, context.wanting(&[BlockKind::Policy]));
         }
     }
 
     fn value(&mut self, value: &Value, context: Context) {
-        let mut paths: Vec<(Vec<String>, Location)> = Vec::new();
-        value.paths(&mut |names, location| {
-            let names = names.iter().flat_map(|name| name.split('.')).map(str::to_owned).collect();
-            paths.push((names, location));
-        });
-        value.visit_all(&mut |value| self.arguments(value, context.namespace));
-        for (names, location) in paths {
-            match names.as_slice() {
-                [reward, agent @ ..] if reward == "reward" && !agent.is_empty() => {
-                    let skipped = reward.len() + 1;
-                    let location = match location {
-                        Location::Span(span) => Location::Span(Span::new(span.start + skipped, span.end)),
-                        location => location,
-                    };
-                    self.path(agent, location, Context { wanted: &[BlockKind::Agent], ..context });
+        // An explicit stack: the tree is as wide as the text allows.
+        let mut waiting = vec![(value, context)];
+        while let Some((value, context)) = waiting.pop() {
+            match &value.kind {
+                ValueKind::Path(names) => self.name_in_value(names, value.location, context),
+                ValueKind::Call(call) => self.call(call, context, &mut waiting),
+                ValueKind::Choice(choice) => {
+                    for (when, then) in &choice.branches {
+                        waiting.extend([(when, context.wanting(&[BlockKind::Param])), (then, context)]);
+                    }
+                    waiting.push((&choice.otherwise, context));
                 }
-                names => self.path(names, location, context),
+                _ => value.children(&mut |child| waiting.push((child, context))),
             }
         }
     }
 
-    /// Records the names of named arguments of a template.
-    fn arguments(&mut self, value: &Value, namespace: NamespaceId) {
-        let ValueKind::Call(call) = &value.kind else { return };
-        let prefix = self.prefixes.get(namespace).map_or("", String::as_str);
-        let parameters = self.parameters.get(&format!("{prefix}{}", call.name.text));
-        for name in call.arguments.iter().filter_map(|argument| argument.name.as_ref()) {
-            let known = parameters.and_then(|all| all.iter().find(|(known, _)| *known == name.text));
-            if let (Some((_, at)), Location::Span(span)) = (known, name.location) {
-                self.definitions[*at].uses.push(span);
+    fn name_in_value(&mut self, names: &[String], location: Location, context: Context) {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        match names.as_slice() {
+            ["reward", agent @ ..] if !agent.is_empty() => {
+                let skipped = "reward.".len();
+                let location = match location {
+                    Location::Span(span) => Location::Span(Span::new(span.start + skipped, span.end)),
+                    location => location,
+                };
+                self.path(agent, location, context.wanting(&[BlockKind::Agent]));
+            }
+            [word] if context.words.iter().any(|choice| choice.word == *word) => {}
+            names => self.path(names, location, context),
+        }
+    }
+
+    /// Records the names of a call that stand before the arguments' values, and adds these to `waiting`, each with the names
+    /// that its parameter may have.
+    fn call<'v, 'c>(
+        &mut self,
+        call: &'v Call,
+        context: Context<'c>,
+        waiting: &mut Vec<(&'v Value, Context<'c>)>,
+    ) {
+        if !context.wanted.contains(&BlockKind::Template) {
+            let context = context.wanting(&[BlockKind::Param]);
+            return waiting.extend(call.arguments.iter().map(|argument| (&argument.value, context)));
+        }
+        let names: Vec<&str> = call.name.text.split('.').collect();
+        self.path(&names, call.name.location, context);
+        let prefix = self.prefixes.get(context.namespace).map_or("", String::as_str);
+        let template = self.templates.get(&format!("{prefix}{}", call.name.text));
+        for (position, argument) in call.arguments.iter().enumerate() {
+            let parameter = template.and_then(|parameters| match &argument.name {
+                Some(name) => parameters.iter().find(|parameter| parameter.name == name.text),
+                None => parameters.get(position),
+            });
+            let wanted = parameter.map_or(NAMED_BY_ANY_ARGUMENT, |parameter| parameter.named_blocks);
+            waiting.push((&argument.value, context.wanting(wanted)));
+            let location = argument.name.as_ref().map(|name| name.location);
+            if let (Some(parameter), Some(Location::Span(span))) = (parameter, location) {
+                self.definitions[parameter.definition].uses.push(span);
             }
         }
     }
 
     /// Records the uses in a path: `team.maths.tool` is an item of the plugin `maths` of the used file `team`.
-    fn path(&mut self, names: &[String], location: Location, context: Context) {
+    fn path(&mut self, names: &[&str], location: Location, context: Context) {
         let Location::Span(span) = location else { return };
+        let local = context.locals.iter().find(|local| names == [local.name.as_str()]);
+        if let Some(local) = local {
+            self.definitions[local.definition].uses.push(span);
+            return;
+        }
+        let prefix = self.prefixes.get(context.namespace).map_or("", String::as_str);
         let mut end = span.start;
         for length in 1..=names.len() {
             let start = end + usize::from(length > 1);
             end = start + names[length - 1].len();
-            let own = Span::new(start, end);
-            let local = context.locals.iter().find(|(local, _)| names.len() == 1 && *local == names[0]);
-            if let Some((_, at)) = local {
-                self.definitions[*at].uses.push(own);
-                return;
-            }
-            let prefix = self.prefixes.get(context.namespace).map_or("", String::as_str);
             let full = format!("{prefix}{}", names[..length].join("."));
-            let is_last = length == names.len();
-            if is_last && length == 1 && FUNCTIONS.iter().any(|function| function.name == full) {
-                return;
-            }
             let known = self.by_name.get(&full).map(Vec::as_slice).unwrap_or_default();
             let of = |kind: BlockKind| known.iter().copied().find(|at| self.definitions[*at].kind == kind);
             // Only a used file or a plugin can precede a dot.
-            let found = match is_last {
-                true => context
-                    .wanted
-                    .iter()
-                    .copied()
-                    .filter(|kind| *kind != BlockKind::Plugin)
-                    .chain((!context.wanted.contains(&BlockKind::Param)).then_some(BlockKind::Param))
-                    .find_map(of),
+            let found = match length == names.len() {
+                true => {
+                    let last = context.wanted.iter().filter(|kind| **kind != BlockKind::Plugin);
+                    last.copied().find_map(of)
+                }
                 false => of(BlockKind::Use).or_else(|| {
                     of(BlockKind::Plugin).filter(|_| context.wanted.contains(&BlockKind::Plugin))
                 }),
             };
             if let Some(at) = found {
-                self.definitions[at].uses.push(own);
+                self.definitions[at].uses.push(Span::new(start, end));
             }
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::CatalogError;
-    use crate::workflow::Plugin;
-    use pl_types::Item;
-
-    struct Files;
-
-    impl Catalog for Files {
-        fn items(&self, _: &Plugin) -> Result<Vec<Item>, CatalogError> {
-            Err(CatalogError::Unavailable("not asked for"))
-        }
-
-        fn text(&self, path: &std::path::Path) -> Result<String, CatalogError> {
-            match path.to_str() {
-                Some("team.mas") => Ok("policy judge { model = own }\nmodel own = \"x\"\n".to_owned()),
-                _ => Err(CatalogError::Unavailable("there is no such file")),
-            }
-        }
-    }
-
-    #[test]
-    fn uses_are_found_wherever_a_name_stands() {
-        let text = "use \"team.mas\" as team\n\
-                    param n: int = 4 in 1..n\n\
-                    plugin maths = \"m.wasm\"\n\
-                    template small(n: int) = policy { lora { rank = n } }\n\
-                    policy p = small(n = n * 2)\n\
-                    agent a = maths.tool { policy = p; x = max(n, 1); y = \"${n}\" }\n\
-                    agent b = maths.tool { policy = team.judge }\n\
-                    turns { start -> [a, b]; a -> end when reward.a > n }\n\
-                    train { samples = n }\n";
-        let source = Source { name: "x.mas".to_owned(), text: text.to_owned() };
-        let names = names(&source, &Files);
-        let shown: Vec<String> = names
-            .definitions
-            .iter()
-            .map(|one| {
-                let uses = one.uses.iter().map(|span| {
-                    let (file, span) = names.sources.find(*span).unwrap();
-                    assert_eq!(span.slice(names.sources.text_of(file)), one.name);
-                    let line = names.sources.text_of(file)[..span.start].matches('\n').count() + 1;
-                    line.to_string()
-                });
-                format!("{} {}: {}", one.kind.keyword(), one.full_name, uses.collect::<Vec<_>>().join(" "))
-            })
-            .collect();
-        assert_eq!(
-            shown,
-            [
-                "policy team.judge: 7",
-                "model team.own: 1",
-                "use team: 7",
-                "param n: 2 5 6 6 8 9",
-                "plugin maths: 6 7",
-                "template small: 5",
-                "param n: 4 5",
-                "policy p: 6",
-                "agent a: 8 8 8",
-                "agent b: 8",
-            ]
-        );
-        let judge = names.definition_at(text.find("judge").unwrap() + 2).unwrap();
-        assert_eq!(judge.full_name, "team.judge");
-        assert!(names.definition_at(0).is_none());
-    }
-}
+mod tests;

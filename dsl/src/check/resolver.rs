@@ -16,11 +16,10 @@ use crate::eval::typed::evaluate_as;
 use crate::settings as table;
 use crate::source::{Location, Span};
 use crate::syntax::block_kind::BlockKind;
+pub(super) use crate::syntax::declared_name::BUILT_IN;
+use crate::syntax::declared_name::check_not_reserved;
 use crate::syntax::tree::{Block, Body, File};
 use crate::workflow::{Agent, DataName, Model, Plugin, Policy, Tasks};
-
-/// Name of the built-in plugin.
-pub(super) const BUILT_IN: &str = "std";
 
 pub(super) struct LoadedPlugin {
     pub plugin: Option<Plugin>,
@@ -143,23 +142,9 @@ impl Resolver<'_, '_, '_> {
                 out.nameless = true;
                 continue;
             };
-            let reserved: &[&str] = match kind {
-                BlockKind::Agent => &["start", "end", "team", "success"],
-                BlockKind::Plugin | BlockKind::Use => &[BUILT_IN, "env", "reward"],
-                BlockKind::Param => &["turn"],
-                _ => &[],
-            };
-            if reserved.contains(&name.text.as_str()) {
-                let why = match (kind, name.text.as_str()) {
-                    (_, BUILT_IN) => "the built-in plugin's name",
-                    (_, "env" | "reward") => "a prefix in conditions",
-                    (BlockKind::Param, _) => "the number of an agent's earlier visits in conditions",
-                    (_, "start" | "end") => "the beginning or end of the turns",
-                    _ => "a part of `reward` in conditions",
-                };
-                let message = format!("no {} may be named `{}`: that is {why}", kind.keyword(), name.text);
+            if let Err(reserved) = check_not_reserved(kind, &name.text) {
                 self.reports
-                    .error(DiagnosticCode::Reserved, name.location, message, "")
+                    .error(DiagnosticCode::Reserved, name.location, reserved.to_string(), "")
                     .help("choose another name");
             }
             if let Some(first) = out.index.get(name.text.as_str()) {

@@ -16,6 +16,7 @@ use crate::eval::typed::evaluate_as;
 use crate::settings::SettingKind;
 use crate::source::Location;
 use crate::syntax::block_kind::BlockKind;
+use crate::syntax::declared_name::check_not_reserved;
 use crate::syntax::tree::{Block, Body, Entry, File};
 use crate::workflow::{Curriculum, Environment, Reward, Rise, Scenario, Tasks};
 
@@ -248,7 +249,7 @@ impl Resolver<'_, '_, '_> {
         for (at, block) in agents.blocks.iter().enumerate() {
             let name = agents.name(at);
             // An agent with a reserved name was already reported.
-            let reserved = matches!(name, "start" | "end" | "team" | "success");
+            let reserved = check_not_reserved(BlockKind::Agent, name).is_err();
             if !reserved && !reached.iter().any(|turns| turns.contains(&at)) {
                 let message = format!("no edge reaches agent `{name}`");
                 self.reports

@@ -14,6 +14,7 @@ use crate::diagnostic::reports::Reports;
 use crate::diagnostic::spelling::suggest;
 use crate::settings::SettingKind;
 use crate::source::Location;
+use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::{Block, HeadExtra, ParamRange, TypeName, Value, ValueKind};
 
 /// Type of a param or of a template's parameter.
@@ -41,6 +42,18 @@ const LIST: &str = "list";
 /// Names of all types.
 pub(crate) fn type_names() -> impl Iterator<Item = &'static str> {
     TYPES.iter().map(|(name, _)| *name).chain([LIST])
+}
+
+/// Kinds of the blocks that a name in an argument of a template may stand for, if the parameter's type is unknown.
+pub(crate) const NAMED_BY_ANY_ARGUMENT: &[BlockKind] =
+    &[BlockKind::Param, BlockKind::Policy, BlockKind::Model];
+
+/// Returns the kinds of the blocks that a name in an argument of a template may stand for, by the parameter's type.
+pub(crate) fn named_by_argument(written: &TypeName) -> &'static [BlockKind] {
+    match resolve_type(written, true, &mut Reports::new(&[])) {
+        Some(ParamType::One(kind) | ParamType::List(kind)) => kind.named_blocks(),
+        None => NAMED_BY_ANY_ARGUMENT,
+    }
 }
 
 /// Resolves the name of a type. Returns `None` if an error was reported.

@@ -104,6 +104,33 @@ pub enum SettingKind {
     Items,
 }
 
+impl SettingKind {
+    /// Returns the kinds of the blocks that a name in a value of this type stands for: those that the setting names, or params
+    /// in other values.
+    pub fn named_blocks(self) -> &'static [BlockKind] {
+        match self {
+            SettingKind::Model => &[BlockKind::Model],
+            SettingKind::Policy | SettingKind::PolicyNames => &[BlockKind::Policy],
+            SettingKind::Server => &[BlockKind::Server],
+            SettingKind::CorpusNames => &[BlockKind::Corpus],
+            SettingKind::Environment => &[BlockKind::Environment],
+            SettingKind::Reward => &[BlockKind::Reward],
+            SettingKind::Scenario => &[BlockKind::Scenario],
+            SettingKind::Designer => &[BlockKind::Designer],
+            SettingKind::Items => &[BlockKind::Plugin],
+            _ => &[BlockKind::Param],
+        }
+    }
+
+    /// Returns the words that a value of this type may have.
+    pub fn choices(self) -> &'static [Choice] {
+        match self {
+            SettingKind::Choice(choices) | SettingKind::Choices(choices) => choices,
+            _ => &[],
+        }
+    }
+}
+
 /// A word that a setting accepts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {

@@ -2,6 +2,7 @@
 //! grammar.
 
 pub(crate) mod block_kind;
+pub(crate) mod declared_name;
 mod expected;
 mod expression;
 mod grammar;

@@ -259,29 +259,38 @@ impl Value {
         let mut waiting = vec![self];
         while let Some(value) = waiting.pop() {
             visit(value);
-            match &value.kind {
-                ValueKind::Path(_)
-                | ValueKind::Text(_)
-                | ValueKind::Boolean(_)
-                | ValueKind::Number(_)
-                | ValueKind::Raw(_) => {}
-                ValueKind::Joined(values)
-                | ValueKind::List(values)
-                | ValueKind::All(values)
-                | ValueKind::Any(values) => waiting.extend(values),
-                ValueKind::Call(call) => {
-                    waiting.extend(call.arguments.iter().map(|argument| &argument.value));
+            value.children(&mut |child| waiting.push(child));
+        }
+    }
+
+    /// Calls `visit` with every value directly inside the value.
+    pub fn children<'v>(&'v self, visit: &mut impl FnMut(&'v Value)) {
+        match &self.kind {
+            ValueKind::Path(_)
+            | ValueKind::Text(_)
+            | ValueKind::Boolean(_)
+            | ValueKind::Number(_)
+            | ValueKind::Raw(_) => {}
+            ValueKind::Joined(values)
+            | ValueKind::List(values)
+            | ValueKind::All(values)
+            | ValueKind::Any(values) => values.iter().for_each(visit),
+            ValueKind::Call(call) => call.arguments.iter().for_each(|argument| visit(&argument.value)),
+            ValueKind::Negative(inner) | ValueKind::Not(inner) => visit(inner),
+            ValueKind::Index(two) | ValueKind::Compare(_, two) => {
+                visit(&two.0);
+                visit(&two.1);
+            }
+            ValueKind::Arithmetic(first, rest) => {
+                visit(first);
+                rest.iter().for_each(|(_, value)| visit(value));
+            }
+            ValueKind::Choice(choice) => {
+                for (when, then) in &choice.branches {
+                    visit(when);
+                    visit(then);
                 }
-                ValueKind::Negative(inner) | ValueKind::Not(inner) => waiting.push(inner),
-                ValueKind::Index(two) | ValueKind::Compare(_, two) => waiting.extend([&two.0, &two.1]),
-                ValueKind::Arithmetic(first, rest) => {
-                    waiting.push(first);
-                    waiting.extend(rest.iter().map(|(_, value)| value));
-                }
-                ValueKind::Choice(choice) => {
-                    waiting.extend(choice.branches.iter().flat_map(|(when, then)| [when, then]));
-                    waiting.push(&choice.otherwise);
-                }
+                visit(&choice.otherwise);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use lsp_types::{
     CompletionItem, CompletionItemKind, CompletionTextEdit, Documentation, MarkupContent, MarkupKind,
-    Position, TextEdit,
+    TextEdit,
 };
 use pl_dsl::analysis::{Cursor, CursorContext, EnclosingBlock, OutlineBlock, outline};
 use pl_dsl::settings::{self, SettingKind};
@@ -14,17 +14,19 @@ use crate::documents::Document;
 use crate::hover::choices;
 use crate::lookup;
 use crate::markdown::{describe_fact, describe_item, describe_setting};
+use crate::navigation::DocumentPosition;
 use crate::text::{first_line, span_text};
 
 /// Types of params.
 const PARAM_TYPES: &[&str] = &["int", "float", "bool", "string", "size", "duration", "list"];
 
 /// Completions at a position.
-pub fn complete(document: &Document, position: Position) -> Vec<CompletionItem> {
-    let offset = document.line_index.offset(&document.text, position);
+pub fn complete(position: &DocumentPosition) -> Vec<CompletionItem> {
+    let document = position.document;
+    let offset = position.offset();
     let cursor = Cursor::new(&document.text, offset);
     let blocks = outline(&document.text);
-    let mut collector = Collector { document, blocks: &blocks, items: Vec::new() };
+    let mut collector = Collector { position, document, blocks: &blocks, items: Vec::new() };
     collector.collect(&cursor);
     // The typed part of the word is replaced.
     let typed = document.line_index.range(&document.text, Span { start: cursor.word.start, end: offset });
@@ -37,6 +39,7 @@ pub fn complete(document: &Document, position: Position) -> Vec<CompletionItem> 
 }
 
 struct Collector<'d> {
+    position: &'d DocumentPosition<'d>,
     document: &'d Document,
     blocks: &'d [OutlineBlock],
     items: Vec<CompletionItem>,
@@ -59,6 +62,11 @@ impl<'d> Collector<'d> {
                 }
             }
             CursorContext::HeadValue { kind } => self.items_of_kind(kind, namespace),
+            CursorContext::Argument { template, name, position } if namespace.is_none() => {
+                let template = span_text(&self.document.text, template);
+                let name = name.map(|name| span_text(&self.document.text, name));
+                self.argument(cursor, template, name, position);
+            }
             CursorContext::Value { key } if namespace.is_none() => {
                 self.value(cursor, span_text(&self.document.text, key));
             }
@@ -68,6 +76,7 @@ impl<'d> Collector<'d> {
             CursorContext::Edge if namespace.is_none() => self.turn_nodes(),
             CursorContext::Condition => self.condition(cursor, namespace),
             CursorContext::Head { .. }
+            | CursorContext::Argument { .. }
             | CursorContext::Value { .. }
             | CursorContext::Edge
             | CursorContext::Text
@@ -155,26 +164,37 @@ impl<'d> Collector<'d> {
         for choice in choices(kind, key).unwrap_or_default() {
             self.add(choice.word, CompletionItemKind::ENUM_MEMBER, choice.doc, None);
         }
-        match kind.and_then(|kind| settings::find(kind, key)).map(|setting| setting.kind) {
-            Some(SettingKind::Model) => return self.declarations("model", CompletionItemKind::VALUE),
-            Some(SettingKind::Policy | SettingKind::PolicyNames) => {
-                return self.declarations("policy", CompletionItemKind::VALUE);
-            }
-            Some(SettingKind::Server) => return self.declarations("server", CompletionItemKind::VALUE),
-            Some(SettingKind::CorpusNames) => return self.declarations("corpus", CompletionItemKind::VALUE),
-            Some(SettingKind::Environment) => {
-                return self.declarations("environment", CompletionItemKind::VALUE);
-            }
-            Some(SettingKind::Reward) => return self.declarations("reward", CompletionItemKind::VALUE),
-            Some(SettingKind::Designer) => return self.declarations("designer", CompletionItemKind::VALUE),
+        let named = match kind.and_then(|kind| settings::find(kind, key)).map(|setting| setting.kind) {
             Some(SettingKind::Items) => return self.items_of_kind(Some(BlockKind::Agent), None),
-            Some(SettingKind::Scenario) => return self.declarations("scenario", CompletionItemKind::VALUE),
-            Some(SettingKind::Boolean) => self.booleans(),
-            _ => {}
-        }
+            Some(SettingKind::Boolean) => {
+                self.booleans();
+                &[BlockKind::Param]
+            }
+            Some(kind) => kind.named_blocks(),
+            None => &[BlockKind::Param],
+        };
         let schema = block.and_then(|block| lookup::item_settings(self.document, block)?.get(key));
         self.schema_values(schema);
-        self.params(cursor);
+        self.names(cursor, named);
+    }
+
+    /// Values of an argument of a template, and names of parameters that it may be for.
+    fn argument(&mut self, cursor: &Cursor, template: &str, name: Option<&str>, position: usize) {
+        let mut names = self.position.names();
+        let Some(parameters) = names.templates.remove(template) else {
+            return self.names(cursor, &[BlockKind::Param, BlockKind::Policy, BlockKind::Model]);
+        };
+        let own = match name {
+            Some(name) => parameters.iter().find(|parameter| parameter.name == name),
+            None => parameters.get(position),
+        };
+        self.names(cursor, own.map(|parameter| parameter.named_blocks).unwrap_or_default());
+        let further = if name.is_some() { &[] } else { parameters.get(position..).unwrap_or_default() };
+        for parameter in further {
+            let detail = "parameter of the template";
+            self.add(&parameter.name, CompletionItemKind::VARIABLE, detail, None).insert_text =
+                Some(format!("{} = ", parameter.name));
+        }
     }
 
     fn schema_values(&mut self, schema: Option<&Value>) {
@@ -193,8 +213,8 @@ impl<'d> Collector<'d> {
         self.add("false", CompletionItemKind::VALUE, "", None);
     }
 
-    /// Params of the file, and parameters of the enclosing template.
-    fn params(&mut self, cursor: &Cursor) {
+    /// Names of blocks of some kinds, and parameters of the enclosing template.
+    fn names(&mut self, cursor: &Cursor, kinds: &[BlockKind]) {
         let document = self.document;
         for name in cursor.blocks.iter().flat_map(|block| &block.parameters) {
             self.add(
@@ -204,7 +224,13 @@ impl<'d> Collector<'d> {
                 None,
             );
         }
-        self.declarations("param", CompletionItemKind::CONSTANT);
+        for kind in kinds {
+            let item_kind = match kind {
+                BlockKind::Param => CompletionItemKind::CONSTANT,
+                _ => CompletionItemKind::VALUE,
+            };
+            self.declarations(kind.keyword(), item_kind);
+        }
     }
 
     /// True for a setting whose value is a list of items.
@@ -256,14 +282,14 @@ impl<'d> Collector<'d> {
                 self.add(
                     "turn",
                     CompletionItemKind::VARIABLE,
-                    "number of earlier visits of the agent that the edge starts from",
+                    "number of visits of the agent that the edge starts from, with the one that has just ended",
                     None,
                 );
                 self.add("reward", CompletionItemKind::VARIABLE, "reward of the last step", None);
                 for word in ["and", "or", "not"] {
                     self.add(word, CompletionItemKind::OPERATOR, "", None);
                 }
-                self.params(cursor);
+                self.names(cursor, &[BlockKind::Param]);
             }
             Some("env") => {
                 for fact in lookup::environment_facts(self.document) {

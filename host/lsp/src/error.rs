@@ -1,6 +1,7 @@
 //! Errors of the server.
 
 use lsp_server::{ErrorCode, ProtocolError, ResponseError};
+use pl_dsl::NameError;
 
 /// Reason why the server stopped other than by `shutdown` and `exit`.
 #[derive(Debug, thiserror::Error)]
@@ -48,10 +49,8 @@ pub enum RequestError {
 /// Reason why a name can't be replaced by another.
 #[derive(Debug, thiserror::Error)]
 pub enum RenameError {
-    #[error(
-        "`{0}` is not a valid name: a name consists of letters, digits and `_`, and doesn't begin with a digit"
-    )]
-    InvalidName(String),
+    #[error(transparent)]
+    Refused(#[from] NameError),
     #[error("there is already a {kind} named `{name}`")]
     Taken { kind: &'static str, name: String },
 }

@@ -43,9 +43,11 @@ fn describe_word(document: &Document, cursor: &Cursor, word: &str) -> Option<Str
             let fact = path.strip_prefix("env.")?;
             lookup::environment_facts(document).into_iter().find(|one| one.name == fact).map(describe_fact)
         }
-        CursorContext::Head { .. } | CursorContext::Edge | CursorContext::Text | CursorContext::Comment => {
-            None
-        }
+        CursorContext::Head { .. }
+        | CursorContext::Argument { .. }
+        | CursorContext::Edge
+        | CursorContext::Text
+        | CursorContext::Comment => None,
     }
 }
 

@@ -35,13 +35,18 @@ impl DocumentPosition<'_> {
         self.document.line_index.offset(&self.document.text, self.position)
     }
 
-    /// Calls `callback` with the definition of the name at the position. Returns `None` if there is no name.
-    fn with_definition<R>(&self, callback: impl FnOnce(&Names, &Definition, &Locations) -> R) -> Option<R> {
+    /// Names of the workflow and of the files that it includes.
+    pub fn names(&self) -> Names {
         let path = file_path(self.uri);
         let name = path.as_deref().map_or_else(String::new, |path| path.display().to_string());
         let folder = path.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
         let source = Source { name, text: self.document.text.clone() };
-        let names = names(&source, &FileCatalog { folder, documents: self.documents });
+        names(&source, &FileCatalog { folder, documents: self.documents })
+    }
+
+    /// Calls `callback` with the definition of the name at the position. Returns `None` if there is no name.
+    fn with_definition<R>(&self, callback: impl FnOnce(&Names, &Definition, &Locations) -> R) -> Option<R> {
+        let names = self.names();
         let locations = Locations::new(&names.sources, self.uri);
         Some(callback(&names, names.definition_at(self.offset())?, &locations))
     }
@@ -89,19 +94,18 @@ impl DocumentPosition<'_> {
     /// the position.
     ///
     /// # Errors
-    /// The new name is invalid or taken.
+    /// The language refuses the new name, or it is taken.
     pub fn rename(&self, new: &str) -> Result<Option<WorkspaceEdit>, RenameError> {
-        let is_name = new.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-            && new.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
-        if !is_name {
-            return Err(RenameError::InvalidName(new.to_owned()));
-        }
         let edit = self.with_definition(|names, definition, locations| {
+            definition.check_name(new)?;
             let full_name =
                 definition.full_name.strip_suffix(&definition.name).unwrap_or_default().to_owned() + new;
-            let is_taken =
-                |other: &&Definition| other.kind == definition.kind && other.full_name == full_name;
-            if new != definition.name && names.definitions.iter().any(|other| is_taken(&other)) {
+            let is_taken = |other: &Definition| {
+                // Parameters of other templates have names of their own.
+                let is_apart = definition.is_parameter && other.is_parameter && other.head != definition.head;
+                other.kind == definition.kind && other.full_name == full_name && !is_apart
+            };
+            if new != definition.name && names.definitions.iter().any(is_taken) {
                 return Err(RenameError::Taken { kind: definition.kind.keyword(), name: full_name });
             }
             #[allow(clippy::mutable_key_type, reason = "a URI is hashed by its text, which never changes")]

@@ -143,7 +143,8 @@ impl Server<'_> {
                 params,
                 |params| &params.text_document_position.text_document.uri,
                 |document, params| {
-                    Ok(Some(completion::complete(document, params.text_document_position.position).into()))
+                    let position = self.position(document, &params.text_document_position);
+                    Ok(Some(completion::complete(&position).into()))
                 },
             ),
             DocumentSymbolRequest::METHOD => self.handle::<DocumentSymbolRequest>(

@@ -71,6 +71,11 @@ fn completions_fit_the_context() {
         "# |",
         "agent a = std.chat { system = \"|\" }",
         "template t(topic: string) = agent std.chat { system = | }",
+        "template t(by: policy) = agent std.chat { policy = | }",
+        "policy p { }\nmodel m = \"x\"\ntemplate t(topic: string, by: policy) = agent std.chat\nagent a = t(\"x\", by = |)",
+        "policy p { }\nparam n: int\ntemplate t(topic: string, by: policy) = agent std.chat\nagent a = t(|",
+        "policy p { }\nparam n: int\ntemplate t(topic: string, by: policy) = agent std.chat\nagent a = t(\"x\", |",
+        "policy p { }\nparam n: int\nmodel m = \"x\"\nagent a = unknown(|",
     ]
     .iter()
     .map(|text| format!("{text}\n  {}\n", labels(text).join(" ")))
@@ -143,6 +148,60 @@ fn a_name_is_renamed_everywhere() {
     params["position"] = json!({ "line": 3, "character": 12 });
     params["newName"] = json!("other");
     assert_eq!(editor.request("textDocument/rename", params), Value::Null);
+}
+
+const EXPERTS: &str = include_str!("../../../../examples/experts.mas");
+
+#[test]
+fn a_policy_is_found_in_the_arguments_of_templates() {
+    let by_name = EXPERTS.replace("by = last", "by = |last");
+    let by_position = EXPERTS.replace("by = last", "|last");
+    for marked in [by_name, by_position] {
+        let (mut editor, mut params) = open_marked(&marked);
+        let text = marked.replacen('|', "", 1);
+        let declared = editor.request("textDocument/definition", params.clone());
+        assert_eq!(locations(&text, &json!([declared])), ["26:7 last"]);
+        assert_eq!(hover(&marked), "```mas\npolicy last   = adapter(rank / 2)\n```");
+        params["newName"] = json!("strict");
+        let edit = editor.request("textDocument/rename", params);
+        let edited = locations(&text, &edit["changes"][FILE]);
+        assert!(edited.len() == 2 && edited[0] == "26:7 last" && edited[1].starts_with("30:"), "{edited:?}");
+        assert_eq!(labels(&marked.replace("|last", "|"))[..2], ["shared", "last"]);
+    }
+}
+
+#[test]
+fn a_rename_to_a_name_that_the_language_refuses_says_why() {
+    let refused = |marked: &str, name: &str| {
+        let (mut editor, mut params) = open_marked(marked);
+        params["newName"] = json!(name);
+        let response = editor.response("textDocument/rename", params);
+        response["error"]["message"].as_str().unwrap_or_default().to_owned()
+    };
+    let agent = EXPERTS.replace("agent judge", "agent |judge");
+    for (name, why) in [
+        ("end", "no agent may be named `end`: that is the beginning or end of the turns"),
+        ("start", "no agent may be named `start`: that is the beginning or end of the turns"),
+        ("team", "no agent may be named `team`: that is a part of `reward` in conditions"),
+        ("true", "`true` is not a valid name: it is a keyword of the language"),
+        ("when", "`when` is not a valid name: it is a keyword of the language"),
+        ("final", ""),
+    ] {
+        assert_eq!(refused(&agent, name), why);
+    }
+    let policy = EXPERTS.replace("policy last", "policy |last");
+    for name in ["true", "when", "or", "not"] {
+        assert_eq!(
+            refused(&policy, name),
+            format!("`{name}` is not a valid name: it is a keyword of the language")
+        );
+    }
+    assert_eq!(refused(&policy, "end"), "");
+    // Another template has a parameter `rank`.
+    let parameter = EXPERTS.replace("expert(way", "expert(|way");
+    assert_eq!(refused(&parameter, "by"), "there is already a param named `by`");
+    assert_eq!(refused(&parameter, "rank"), "there is already a param named `rank`");
+    assert_eq!(refused(&parameter.replace("param rank", "param ranks"), "rank"), "");
 }
 
 #[test]
