@@ -9,6 +9,7 @@
 mod agents;
 mod drive;
 mod environments;
+mod given_settings;
 mod report;
 mod rewards;
 mod settings;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use pl_types::{AnswerQuestions, ItemKind, Question, QuestionError};
 
+pub use self::given_settings::GivenSettingsError;
 pub use self::report::{COMPLETIONS, Check, CheckResult, Report, Samples};
 use crate::agent::Agent;
 use crate::environment::Environment;
@@ -45,15 +47,20 @@ impl AnswerQuestions for EchoPolicies {
 
 /// Checks all items of a plugin. The plugins in `others` provide missing counterparts: an environment for its
 /// agents, or agents for its environment.
+///
+/// # Errors
+/// [`Samples::settings`] has an item that no plugin has, or settings that their item refuses.
 pub async fn check_plugin(
     plugin: &Plugin,
     others: &[Plugin],
     services: &Services,
     samples: &Samples,
-) -> Report {
+) -> Result<Report, GivenSettingsError> {
     let mut report = Report::default();
     let all: Vec<&Plugin> = std::iter::once(plugin).chain(others).collect();
+    given_settings::check_items(&all, samples)?;
     let episodes = drive::sample_episodes(&all, services, samples, &mut report).await;
+    given_settings::check_accepted(&all, services, &episodes, samples).await?;
     for item in plugin.items() {
         let settings = samples.settings.get(&item.name).cloned().unwrap_or_default();
         match item.kind {
@@ -83,5 +90,5 @@ pub async fn check_plugin(
         }
         settings::check_settings(plugin, item, services, &episodes, &mut report).await;
     }
-    report
+    Ok(report)
 }

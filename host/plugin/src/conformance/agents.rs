@@ -11,7 +11,7 @@ use crate::values::{Completion, PromptRequest, Turn};
 const REPEATABLE_PROMPTS: &str = "returns the same prompt for a view, independent of earlier calls";
 
 /// Limit of the views that are tried.
-const MAX_VIEWS: usize = 16;
+pub const MAX_VIEWS: usize = 16;
 
 pub async fn check_agent(
     item: &Item,

@@ -25,6 +25,8 @@ pub const SEED: u64 = 7;
 #[derive(Default)]
 pub struct SampleEpisodes {
     pub episodes: Vec<SampleEpisode>,
+    /// Views (JSON) that the environments showed, also those on which no agent acted.
+    pub views: Vec<String>,
     /// Environments whose episode failed, with the reason.
     pub failed: Vec<(String, String)>,
 }
@@ -100,7 +102,7 @@ pub async fn sample_episodes(
             }
         };
         for (index, task) in (0..).zip(tasks) {
-            match run_episode(name, &environment, &source, &task, index, report).await {
+            match run_episode(name, &environment, &source, &task, index, &mut episodes.views, report).await {
                 Ok(played) => episodes.episodes.push(played),
                 Err(error) => episodes.failed.push((name.clone(), error.to_string())),
             }
@@ -129,6 +131,7 @@ async fn run_episode(
     source: &ActionSource<'_>,
     task: &Task,
     index: u32,
+    views: &mut Vec<String>,
     report: &mut Report,
 ) -> Result<SampleEpisode, Error> {
     let call_log = CallLog::default();
@@ -140,6 +143,7 @@ async fn run_episode(
         let visit = steps.iter().filter(|step| step.agent == agent).count() as u32;
         let view = episode.view(&agent).await?;
         report.record_usage("view", &call_log);
+        views.push(view.clone());
         let completion = COMPLETIONS[(index as usize * MAX_TURNS + turn) % COMPLETIONS.len()];
         let action = match source.act(turn, &view, visit, completion, report).await {
             Some(action) => action,

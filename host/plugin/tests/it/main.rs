@@ -4,6 +4,7 @@
 
 mod common;
 mod concurrency;
+mod conformance;
 mod contract;
 mod corruption;
 mod domain;

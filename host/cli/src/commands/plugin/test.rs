@@ -38,7 +38,10 @@ pub fn run(app: &App, options: &PluginTestArgs) -> CommandResult {
     let sandbox = Arc::new(WatchedSandbox::new(LazyWorkers::embedded(&app.host)));
     let services =
         Services { sandbox: Arc::clone(&sandbox) as Arc<dyn Sandbox>, corpora: Corpora::from_iter([corpus]) };
-    let report = app.host.block_on(check_plugin(&plugin, &others, &services, &samples));
+    let report = app
+        .host
+        .block_on(check_plugin(&plugin, &others, &services, &samples))
+        .map_err(|e| CommandError::input(format!("--settings: {e}")))?;
     let mut out = visible::stdout();
     if options.json {
         writeln!(out, "{:#}", to_json(&report))?;
@@ -102,7 +105,15 @@ fn samples(options: &PluginTestArgs) -> Result<Samples, CommandError> {
             serde_json::from_str::<Value>(line)
                 .map_err(|e| CommandError::input(format!("{}:{}: {e}", file.display(), index + 1)))?;
         }
-        Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
+        let lines: Vec<String> =
+            text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
+        if lines.is_empty() {
+            return Err(CommandError::input(format!(
+                "{} is empty: write one JSON document per line",
+                file.display()
+            )));
+        }
+        Ok(lines)
     };
     let read_lines = |file: &Option<std::path::PathBuf>| {
         file.as_deref().map(lines).transpose().map(Option::unwrap_or_default)
@@ -185,6 +196,38 @@ mod tests {
         assert!(!sandbox.is_used());
         assert_eq!(sandbox.execute(vec![Job::default()]).await.len(), 1);
         assert!(sandbox.is_used());
+    }
+
+    fn options(tasks: Option<&Path>, views: Option<&Path>, actions: Option<&Path>) -> PluginTestArgs {
+        PluginTestArgs {
+            file: "x.wasm".into(),
+            with: Vec::new(),
+            settings: None,
+            tasks: tasks.map(Path::to_owned),
+            views: views.map(Path::to_owned),
+            actions: actions.map(Path::to_owned),
+            level: 1,
+            json: false,
+        }
+    }
+
+    #[test]
+    fn an_empty_file_of_samples_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let (empty, filled) = (folder.path().join("empty.jsonl"), folder.path().join("filled.jsonl"));
+        std::fs::write(&empty, "\n \n").unwrap();
+        std::fs::write(&filled, "\n{\"question\": 1}\n").unwrap();
+        assert!(samples(&options(None, None, None)).unwrap().tasks.is_empty());
+        assert_eq!(samples(&options(Some(&filled), None, None)).unwrap().tasks.len(), 1);
+        for options in [
+            options(Some(&empty), None, None),
+            options(None, Some(&empty), None),
+            options(None, None, Some(&empty)),
+        ] {
+            let error = samples(&options).unwrap_err();
+            let CommandError::Input(message) = &error else { panic!("{error:?}") };
+            assert!(message.contains("empty.jsonl is empty"), "{message}");
+        }
     }
 
     #[test]

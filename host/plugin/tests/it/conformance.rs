@@ -1,0 +1,84 @@
+//! Conformance checks of the maths domain with settings from outside.
+
+use pl_plugin::conformance::{CheckResult, Samples, check_plugin};
+use pl_plugin::{Plugin, PluginSpec};
+use serde_json::{Map, Value, json};
+
+use crate::common::{built, load, services};
+
+/// Samples with settings of one item.
+fn samples(item: &str, settings: Value) -> Samples {
+    let settings: Map<String, Value> = settings.as_object().cloned().unwrap_or_default();
+    Samples { settings: [(item.to_owned(), settings)].into(), level: 1, ..Samples::default() }
+}
+
+async fn maths() -> Plugin {
+    load(&built("math.wasm"), PluginSpec::new("maths")).await
+}
+
+/// Message of the error of given settings; empty if they are accepted.
+async fn refusal(plugin: &Plugin, others: &[Plugin], samples: &Samples) -> String {
+    match check_plugin(plugin, others, &services(), samples).await {
+        Ok(_) => String::new(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn settings_of_an_item_that_is_not_there_are_an_error() {
+    let maths = maths().await;
+    let message = refusal(&maths, &[], &samples("problem", json!({"seed": 1}))).await;
+    assert!(message.starts_with("there is no item problem; the items are "), "{message}");
+    for item in ["environment problems", "agent tool", "reward score"] {
+        assert!(message.contains(item), "{message}");
+    }
+    // An item of another plugin that takes part.
+    let letters = load(&built("letters.wasm"), PluginSpec::new("letters")).await;
+    let message = refusal(&letters, &[maths], &samples("problems", json!({"seed": 1}))).await;
+    assert_eq!(message, "");
+}
+
+#[tokio::test]
+async fn settings_that_their_item_refuses_are_an_error() {
+    let maths = maths().await;
+    for (item, settings, reason) in [
+        ("problems", json!({"size": "x"}), "environment problems refuses {\"size\":\"x\"}: "),
+        ("tool", json!({"examples": "x"}), "agent tool refuses {\"examples\":\"x\"}: "),
+        ("score", json!({"rules": "none"}), "reward score refuses {\"rules\":\"none\"}: "),
+    ] {
+        let message = refusal(&maths, &[], &samples(item, settings.clone())).await;
+        assert!(message.starts_with(reason) && message.len() > reason.len(), "{message}");
+        // Without an episode to call the item with.
+        let none = Samples { level: 1_000_000, ..samples(item, settings) };
+        let message = refusal(&maths, &[], &none).await;
+        assert!(message.starts_with(reason) && message.len() > reason.len(), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn settings_of_an_agent_need_to_fit_only_one_view() {
+    let chat = load(&built("std_chat.wasm"), PluginSpec::new("std")).await;
+    let views = |views: &[&str]| Samples {
+        views: views.iter().map(|view| (*view).to_owned()).collect(),
+        ..samples("chat", json!({"template": "{question}"}))
+    };
+    let (other, fitting) = ("{\"answer\": 1}", "{\"question\": 1}");
+    assert_eq!(refusal(&chat, &[], &views(&[other, fitting])).await, "");
+    let message = refusal(&chat, &[], &views(&[other])).await;
+    assert!(message.starts_with("agent chat refuses") && message.contains("{question}"), "{message}");
+    // Without a view there is nothing that the settings could miss.
+    assert_eq!(refusal(&chat, &[], &views(&[])).await, "");
+}
+
+#[tokio::test]
+async fn settings_that_their_item_accepts_are_tested() {
+    let maths = maths().await;
+    let samples = samples("problems", json!({"seed": 3}));
+    let report = check_plugin(&maths, &[], &services(), &samples).await.unwrap();
+    assert!(report.passed(), "{:?}", report.checks);
+    let of_problems = report.checks.iter().filter(|check| check.item == "environment problems");
+    assert!(of_problems.clone().count() > 3);
+    for check in of_problems {
+        assert_eq!(check.result, CheckResult::Passed, "{}", check.requirement);
+    }
+}
