@@ -12,11 +12,14 @@ use crate::results::{EvaluationResults, read_evaluations};
 use crate::stored::StoredWorkflow;
 use crate::training::finished_steps;
 
+/// Number of characters of a hash that are shown.
+const SHORT_HASH: usize = 12;
+
 /// Comparison of some runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunComparison {
     pub runs: Vec<ComparedRun>,
-    /// Settings that are not the same in all runs, by dotted path.
+    /// Settings, plugins and files that are not the same in all runs.
     pub settings: Vec<DifferingSetting>,
 }
 
@@ -29,12 +32,13 @@ pub struct ComparedRun {
     pub evaluations: Vec<EvaluationResults>,
 }
 
-/// A setting with its value in each run.
+/// A setting, a file or a plugin with its value in each run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DifferingSetting {
-    /// Dotted path, such as `train.learning_rate` or `policies.coder.lora.rank`.
+    /// Dotted path, such as `train.learning_rate` or `policies.coder.lora.rank`. Files and plugins are named by what they are:
+    /// `data tasks`, `plugin math`, `from of policy coder`.
     pub path: String,
-    /// Values in the order of the runs. `None` for a run without the setting.
+    /// Values in the order of the runs; the beginning of the hash for files and plugins. `None` for a run without the setting.
     pub values: Vec<Option<Value>>,
 }
 
@@ -56,13 +60,29 @@ impl RunComparison {
     }
 }
 
-/// Returns all settings of a run and its seed, by dotted path.
+/// Returns all settings of a run, its seed and its inputs, by [`DifferingSetting::path`].
 fn settings(folder: &Path) -> Result<BTreeMap<String, Value>, Error> {
     let stored = StoredWorkflow::read(folder)?;
     let lock: Lock = RunFolder::read_json(folder, "lock.json").map_err(Error::RunFolder)?;
     let mut settings = settings_by_path(&serde_json::json!(stored.workflow));
     settings.insert("seed".to_owned(), lock.seed.into());
+    settings.extend(inputs(&lock));
     Ok(settings)
+}
+
+/// Returns the short hashes of what a run has loaded, by kind and name. No setting has a path with a space.
+fn inputs(lock: &Lock) -> impl Iterator<Item = (String, Value)> {
+    let kinds = [
+        ("plugin", &lock.plugins),
+        ("grant", &lock.grants),
+        ("model", &lock.models),
+        ("from of policy", &lock.starts),
+        ("data", &lock.data),
+    ];
+    let short = |hash: &String| hash.chars().take(SHORT_HASH).collect::<String>();
+    kinds.into_iter().flat_map(move |(kind, hashes)| {
+        hashes.iter().map(move |(name, hash)| (format!("{kind} {name}"), short(hash).into()))
+    })
 }
 
 /// Returns the settings whose values are not the same in all runs.
@@ -102,6 +122,28 @@ mod tests {
                 ("policies.tester.name", &[None, Some(json!("tester"))][..]),
                 ("policies.tester.rank", &[None, Some(json!(8))]),
                 ("train.rate", &[Some(json!(0.1)), Some(json!(0.2))]),
+            ]
+        );
+    }
+
+    #[test]
+    fn plugins_and_files_that_differ_are_listed_with_short_hashes() {
+        let run = |data: &str, start: &str| {
+            let lock = json!({
+                "version": "0.1.0", "contract": "0.1", "seed": 1, "device": "cpu", "threads": 2,
+                "plugins": { "letters": "ab".repeat(32) }, "models": {}, "dtypes": {},
+                "starts": { "coder": start.repeat(32) }, "data": { "held_out": data.repeat(32) },
+            });
+            inputs(&serde_json::from_value(lock).unwrap()).collect::<BTreeMap<String, Value>>()
+        };
+        let found = differing(&[run("01", "23"), run("45", "67")]);
+        let shown: Vec<(&str, &[Option<Value>])> =
+            found.iter().map(|setting| (setting.path.as_str(), setting.values.as_slice())).collect();
+        assert_eq!(
+            shown,
+            [
+                ("data held_out", &[Some(json!("010101010101")), Some(json!("454545454545"))][..]),
+                ("from of policy coder", &[Some(json!("232323232323")), Some(json!("676767676767"))]),
             ]
         );
     }

@@ -241,8 +241,12 @@ mod tests {
     #[test]
     fn the_curve_has_a_row_per_step_and_a_column_per_evaluation() {
         let results = [
-            EvaluationResults { name: "test".into(), success: vec![(0, 0.25), (10, 0.5)] },
-            EvaluationResults { name: "hard".into(), success: vec![(10, 0.125)] },
+            EvaluationResults {
+                name: "test".into(),
+                success: vec![(0, 0.25), (10, 0.5)],
+                tasks: vec![None; 2],
+            },
+            EvaluationResults { name: "hard".into(), success: vec![(10, 0.125)], tasks: vec![None] },
         ];
         let text = curve(&results);
         assert!(

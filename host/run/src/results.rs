@@ -16,6 +16,8 @@ pub struct EvaluationResults {
     pub name: String,
     /// Steps that were evaluated with their success, in order. Step 0 is the untrained team.
     pub success: Vec<(u64, f64)>,
+    /// Number of tasks of each of them. A resumed run may have another limit than before.
+    pub tasks: Vec<Option<u64>>,
 }
 
 impl EvaluationResults {
@@ -29,9 +31,13 @@ impl EvaluationResults {
         self.success.last().map(|(_, success)| *success)
     }
 
-    /// Largest success of any evaluated step.
+    /// Largest success of an evaluated step. As for the best checkpoint, the untrained team does not count, nor do scores that
+    /// can't be compared with the last one, which are those over another number of tasks.
     pub fn best(&self) -> Option<f64> {
-        self.success.iter().map(|(_, success)| *success).max_by(f64::total_cmp)
+        let last = self.tasks.last()?;
+        let scores = self.success.iter().zip(&self.tasks);
+        let scores = scores.filter(|((step, _), tasks)| *step > 0 && *tasks == last);
+        scores.map(|((_, success), _)| *success).max_by(f64::total_cmp)
     }
 }
 
@@ -50,9 +56,16 @@ pub fn read_evaluations(run: &Path) -> Result<Vec<EvaluationResults>, Error> {
         ) else {
             continue;
         };
+        let tasks = line.get("tasks").and_then(Value::as_u64);
         match results.iter_mut().find(|results| results.name == name) {
-            Some(results) => results.success.push((step, success)),
-            None => results.push(EvaluationResults { name: name.to_owned(), success: vec![(step, success)] }),
+            Some(results) => {
+                results.success.push((step, success));
+                results.tasks.push(tasks);
+            }
+            None => {
+                let (name, success) = (name.to_owned(), vec![(step, success)]);
+                results.push(EvaluationResults { name, success, tasks: vec![tasks] });
+            }
         }
     }
     Ok(results)
@@ -87,6 +100,28 @@ impl MeanInterval {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_best_step_is_a_trained_one_with_the_tasks_of_the_last() {
+        let best = |lines: &[&str]| {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join("metrics.jsonl"), lines.join("\n") + "\n").unwrap();
+            read_evaluations(folder.path()).unwrap()[0].best()
+        };
+        let line = |step: u64, success: f64, tasks: u64| {
+            format!(
+                r#"{{"kind":"evaluation","step":{step},"name":"test","success":{success},"tasks":{tasks}}}"#
+            )
+        };
+        let [untrained, first, second, third] =
+            [line(0, 0.75, 8), line(2, 0.5, 8), line(4, 0.25, 8), line(6, 0.125, 4)];
+        assert_eq!(best(&[&untrained]), None);
+        assert_eq!(best(&[&untrained, &first, &second]), Some(0.5));
+        assert_eq!(best(&[&untrained, &first, &second, &third]), Some(0.125));
+        // Earlier versions did not write the number of tasks.
+        let old = |line: &str| line.replace(r#","tasks":8"#, "");
+        assert_eq!(best(&[&old(&untrained), &old(&first), &old(&second)]), Some(0.5));
+    }
 
     #[test]
     fn intervals_of_worked_examples() {

@@ -1,8 +1,12 @@
 //! Sweeps: a workflow trained with every combination of some settings and seeds, one run folder each.
 //!
-//! A sweep that was stopped goes on where it stopped: finished runs are skipped, others are resumed.
+//! A sweep that was stopped goes on where it stopped: finished runs are skipped, others are resumed. If more steps are wanted
+//! than before, finished runs go on, too.
 
-use std::path::{Path, PathBuf};
+mod remaining;
+mod repetitions;
+
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use pl_dsl::Override;
@@ -12,12 +16,21 @@ use tch::Device;
 use crate::error::Error;
 use crate::host::Host;
 use crate::progress::Notice;
-use crate::results::{MeanInterval, read_evaluations};
-use crate::resume::fixed_settings;
+use crate::results::{EvaluationResults, MeanInterval, read_evaluations};
 use crate::stop_request::StopRequest;
-use crate::stored::StoredWorkflow;
 use crate::training::{ResumeOptions, RunEnding, RunOptions, TrainingRun, finished_steps};
 use crate::workflow::CheckedWorkflow;
+
+use self::remaining::{Remaining, Wanted, is_run, planned_steps};
+use self::repetitions::refuse_repetitions;
+
+pub use self::repetitions::Repetition;
+
+/// Largest number of characters of a folder's name before the seed. File systems allow 255 bytes in all.
+const LONGEST_NAME: usize = 128;
+
+/// Number of characters of the hash in the names of folders that don't show all of a combination's settings.
+const NAME_HASH: usize = 16;
 
 /// Values of one setting: `train.learning_rate=[1e-4, 2e-4]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,16 +102,21 @@ pub struct SweepCell {
 }
 
 impl SweepCell {
-    /// Name of the run folder for a seed.
+    /// Returns the name of the run folder for a seed. It shows the settings, and has a hash of them if it can't show them
+    /// exactly.
     fn folder_name(&self, seed: u64) -> String {
-        let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.=".contains(c) { c } else { '_' };
-        let mut name: String = self
-            .settings
-            .iter()
-            .map(|setting| setting.chars().map(plain).collect::<String>() + ",")
-            .collect();
-        name += &format!("seed={seed}");
-        name
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.=".contains(c);
+        let plain = |c: char| if is_plain(c) { c } else { '_' };
+        let shown = self.settings.iter().map(|setting| setting.chars().map(plain).collect::<String>() + ",");
+        let mut name: String = shown.collect();
+        if name.len() > LONGEST_NAME || !self.settings.iter().all(|setting| setting.chars().all(is_plain)) {
+            name.pop();
+            name.truncate(LONGEST_NAME - NAME_HASH - 2);
+            // As JSON: a value may contain any separator.
+            let hash = blake3::hash(serde_json::json!(self.settings).to_string().as_bytes()).to_hex();
+            name += &format!("-{},", &hash[..NAME_HASH]);
+        }
+        name + &format!("seed={seed}")
     }
 }
 
@@ -143,31 +161,45 @@ impl Sweep {
         cells
     }
 
-    /// Trains every combination with every seed, or until a stop is requested. The whole grid is checked before
-    /// the first run starts.
+    /// Trains every combination with every seed, or until a stop is requested. The whole grid, and the runs that are in the
+    /// folder, are checked before the first run starts.
     ///
     /// # Errors
-    /// If a combination is not a valid workflow, a run in the folder is of another workflow
-    /// ([`Error::OtherSweep`]), or a run fails.
+    /// If a run is asked for several times ([`Error::Repetition`]), a combination is not a valid workflow, a run in the folder
+    /// is of another workflow or had other data ([`Error::OtherSweep`]), or a run fails.
     pub fn run(&self, host: &Host, device: Device, stop: &StopRequest) -> Result<RunEnding, Error> {
-        let checked = self
+        refuse_repetitions(&self.seeds, &self.grid)?;
+        let mut checked = self
             .cells()
             .into_iter()
-            .map(|cell| Ok((self.check(host, &cell)?, cell)))
+            .map(|cell| Ok((Wanted::new(self.check(host, &cell)?), cell)))
             .collect::<Result<Vec<_>, Error>>()?;
-        let total = checked.len() * self.seeds.len();
-        let mut number = 0;
-        // Seeds are the outer loop: the first results of all cells come early.
+        let mut remaining = Vec::with_capacity(checked.len() * self.seeds.len());
         for &seed in &self.seeds {
-            for (workflow, cell) in &checked {
-                number += 1;
-                let name = cell.folder_name(seed);
-                let root = self.folder.join(&name);
-                let Some(mut run) = open_run(host, workflow, &root, seed, device)? else { continue };
-                host.notify(Notice::SweepRun { number, total, name });
-                if run.train(stop)? == RunEnding::Interrupted {
-                    return Ok(RunEnding::Interrupted);
+            for (wanted, cell) in &mut checked {
+                remaining.push(wanted.remaining(host, &self.folder.join(cell.folder_name(seed)))?);
+            }
+        }
+        let total = remaining.len();
+        // Seeds are the outer loop: the first results of all cells come early.
+        let runs = self.seeds.iter().flat_map(|&seed| checked.iter().map(move |one| (seed, one)));
+        for ((index, remaining), (seed, (wanted, cell))) in remaining.into_iter().enumerate().zip(runs) {
+            let name = cell.folder_name(seed);
+            let root = self.folder.join(&name);
+            let mut run = match remaining {
+                Remaining::Nothing => continue,
+                Remaining::All => {
+                    let options = RunOptions { folder: Some(root), seed, ..RunOptions::default() };
+                    TrainingRun::start(host, &wanted.workflow, device, &options)?
                 }
+                Remaining::Steps(overrides) => {
+                    let options = ResumeOptions { overrides, from_start: true, ..ResumeOptions::default() };
+                    TrainingRun::resume(host, &root, device, &options)?
+                }
+            };
+            host.notify(Notice::SweepRun { number: index + 1, total, name });
+            if run.train(stop)? == RunEnding::Interrupted {
+                return Ok(RunEnding::Interrupted);
             }
         }
         Ok(RunEnding::Done)
@@ -185,83 +217,49 @@ impl Sweep {
         CheckedWorkflow::open(host, &self.file, &given)
     }
 
-    /// Returns the results of all cells so far.
+    /// Returns the results of all cells so far: those of the runs that have all of the steps that are wanted.
     ///
     /// # Errors
-    /// If the metrics of a run can't be read.
-    pub fn results(&self) -> Result<Vec<CellResults>, Error> {
-        self.cells().into_iter().map(|cell| self.cell_results(cell)).collect()
+    /// If a combination is not a valid workflow, or the metrics of a run can't be read.
+    pub fn results(&self, host: &Host) -> Result<Vec<CellResults>, Error> {
+        self.cells().into_iter().map(|cell| self.cell_results(host, cell)).collect()
     }
 
-    fn cell_results(&self, cell: SweepCell) -> Result<CellResults, Error> {
+    fn cell_results(&self, host: &Host, cell: SweepCell) -> Result<CellResults, Error> {
+        let steps = planned_steps(&self.check(host, &cell)?.workflow);
         let mut runs = Vec::new();
         for &seed in &self.seeds {
             let root = self.folder.join(cell.folder_name(seed));
-            if is_finished(&root)? {
+            if is_run(&root) && finished_steps(&root)? >= steps {
                 runs.push(read_evaluations(&root)?);
             }
         }
-        let names = runs.first().into_iter().flatten().map(|evaluation| evaluation.name.clone());
-        let evaluations = names
-            .map(|name| {
-                let own = || runs.iter().flatten().filter(|evaluation| evaluation.name == name);
-                let untrained: Vec<f64> = own().filter_map(|evaluation| evaluation.untrained()).collect();
-                let last: Vec<f64> = own().filter_map(|evaluation| evaluation.last()).collect();
-                let gain: Vec<f64> = own()
-                    .filter_map(|evaluation| Some(evaluation.last()? - evaluation.untrained()?))
-                    .collect();
-                CellEvaluation {
-                    untrained: MeanInterval::new(&untrained),
-                    last: MeanInterval::new(&last),
-                    gain: MeanInterval::new(&gain),
-                    name,
-                }
-            })
-            .collect();
-        Ok(CellResults { cell, finished: runs.len(), evaluations })
+        Ok(CellResults { cell, finished: runs.len(), evaluations: cell_evaluations(&runs) })
     }
 }
 
-/// Starts or resumes the run in `root`. Returns `None` if it is finished.
-fn open_run<'h>(
-    host: &'h Host,
-    checked: &CheckedWorkflow,
-    root: &Path,
-    seed: u64,
-    device: Device,
-) -> Result<Option<TrainingRun<'h>>, Error> {
-    if !is_run(root) {
-        let options = RunOptions { folder: Some(root.to_path_buf()), seed, ..RunOptions::default() };
-        return TrainingRun::start(host, checked, device, &options).map(Some);
+/// Returns the results of each evaluation over some runs, in the order in which the runs have them.
+fn cell_evaluations(runs: &[Vec<EvaluationResults>]) -> Vec<CellEvaluation> {
+    let mut names: Vec<&str> = Vec::new();
+    for EvaluationResults { name, .. } in runs.iter().flatten() {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
     }
-    let stored = StoredWorkflow::read(root)?;
-    let mut wanted = checked.workflow.clone();
-    // The run has pinned the commits of its models.
-    for (wanted, stored) in wanted.models.iter_mut().zip(&stored.workflow.models) {
-        wanted.source.clone_from(&stored.source);
-    }
-    let reasons = fixed_settings(&stored.workflow, &wanted, 0);
-    if !reasons.is_empty() {
-        return Err(Error::OtherSweep { path: root.to_path_buf(), reasons });
-    }
-    if is_finished(root)? {
-        return Ok(None);
-    }
-    let options = ResumeOptions { from_start: true, ..ResumeOptions::default() };
-    TrainingRun::resume(host, root, device, &options).map(Some)
-}
-
-fn is_run(root: &Path) -> bool {
-    root.join("workflow.json").is_file()
-}
-
-/// Returns true if all steps of a run are finished.
-fn is_finished(root: &Path) -> Result<bool, Error> {
-    if !is_run(root) {
-        return Ok(false);
-    }
-    let steps = StoredWorkflow::read(root)?.workflow.train.map_or(0, |train| u64::from(train.steps));
-    Ok(finished_steps(root)? >= steps)
+    let evaluation = |name: &str| {
+        let own = || runs.iter().flatten().filter(|evaluation| evaluation.name == name);
+        let untrained: Vec<f64> = own().filter_map(EvaluationResults::untrained).collect();
+        let last: Vec<f64> = own().filter_map(EvaluationResults::last).collect();
+        let gain = own().filter_map(|evaluation| Some(evaluation.last()? - evaluation.untrained()?));
+        let gain: Vec<f64> = gain.collect();
+        CellEvaluation {
+            name: name.to_owned(),
+            untrained: MeanInterval::new(&untrained),
+            last: MeanInterval::new(&last),
+            gain: MeanInterval::new(&gain),
+        }
+    };
+    names.into_iter().map(evaluation).collect()
 }
 
 #[cfg(test)]
@@ -305,5 +303,40 @@ mod tests {
         assert_eq!(names, ["a=1,b.c=x,seed=7", "a=1,b.c=y,seed=7", "a=2,b.c=x,seed=7", "a=2,b.c=y,seed=7"]);
         let alone = Sweep { grid: Vec::new(), ..sweep };
         assert_eq!(alone.cells()[0].folder_name(1), "seed=1");
+    }
+
+    #[test]
+    fn folders_of_different_settings_have_different_names() {
+        let name = |settings: &[&str]| {
+            SweepCell { settings: settings.iter().map(|&own| own.to_owned()).collect() }.folder_name(1)
+        };
+        let (hash, dollar) = (name(&[r##"tool.stop=["#"]"##]), name(&[r#"tool.stop=["$"]"#]));
+        assert_ne!(hash, dollar);
+        assert!(hash.starts_with("tool.stop=_____-") && hash.ends_with(",seed=1"), "{hash}");
+        assert_ne!(name(&["a=x y", "b=z"]), name(&["a=x", "y b=z"]));
+        // Short plain settings are the name.
+        assert_eq!(name(&["a=1e-4", "b.c=x_y"]), "a=1e-4,b.c=x_y,seed=1");
+        let [long, other] = ["x", "y"].map(|end| name(&[&format!("prompt={}{end}", "a".repeat(300))]));
+        assert_ne!(long, other);
+        let longest = LONGEST_NAME + "seed=1".len();
+        assert!(long.starts_with("prompt=aaa") && long.len() == longest, "{long}");
+        // All texts of a name are ASCII: none is cut within a character.
+        assert_eq!(name(&[&format!("prompt=\"{}\"", "ü".repeat(300))]).len(), longest);
+    }
+
+    #[test]
+    fn evaluations_of_all_runs_are_in_the_table() {
+        let run = |names: &[&str]| -> Vec<EvaluationResults> {
+            let results = |name: &&str| EvaluationResults {
+                name: (*name).to_owned(),
+                success: vec![(0, 0.25), (2, 0.5)],
+                tasks: vec![Some(4); 2],
+            };
+            names.iter().map(results).collect()
+        };
+        let evaluations =
+            cell_evaluations(&[run(&["test"]), run(&["test", "hard"]), Vec::new(), run(&["easy"])]);
+        let counts = evaluations.iter().map(|own| (own.name.as_str(), own.last.unwrap().count));
+        assert_eq!(counts.collect::<Vec<_>>(), [("test", 2), ("hard", 1), ("easy", 1)]);
     }
 }

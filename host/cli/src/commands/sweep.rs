@@ -16,7 +16,8 @@ use crate::table::plain_table;
 use crate::visible;
 
 pub fn run(app: &App, options: &SweepArgs) -> CommandResult {
-    let stop = stop_on_signals(app);
+    let rest = "the same command continues the sweep, from the last checkpoint of the run that was stopped if it has one";
+    let stop = stop_on_signals(app, || rest.to_owned());
     let device = select_device(&app.host, options.device.into())?;
     let file = options.source.file.clone();
     let sweep = Sweep {
@@ -27,7 +28,7 @@ pub fn run(app: &App, options: &SweepArgs) -> CommandResult {
         file,
     };
     let ending = app.with_consent(|| sweep.run(&app.host, device, &stop))?;
-    let results = sweep.results()?;
+    let results = sweep.results(&app.host)?;
     let mut out = visible::stdout();
     if options.json {
         writeln!(out, "{}", serde_json::to_string(&results).map_err(CommandError::failed)?)?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use pl_dsl::workflow::objective::UpdateSteps;
 use pl_dsl::workflow::{Evaluation, InFlight, PolicyTraining, Train, Workflow};
 use pl_record::schedule::read_schedule;
+use pl_record::{Lock, RunFolder};
 
 use crate::error::Error;
 use crate::error::repeat::RepeatError;
@@ -27,13 +28,14 @@ pub(super) struct RepeatedSchedule {
 }
 
 impl RepeatedSchedule {
-    /// Reads what a run has recorded.
+    /// Reads what a run has recorded, to repeat it with `seed`.
     ///
     /// # Errors
     /// If the new run can't repeat it, or the record can't be read.
     pub fn read(
         run: &Path,
         workflow: &Workflow,
+        seed: u64,
         schedule: &StepSchedule,
         rollouts: &Rollouts,
     ) -> Result<RepeatedSchedule, Error> {
@@ -42,6 +44,10 @@ impl RepeatedSchedule {
         let (by_arrival, in_flight) = (schedule.is_by_arrival(), train.in_flight != InFlight::Off);
         if !by_arrival && !in_flight {
             return Err(refused(RepeatError::NothingToRepeat));
+        }
+        let lock: Lock = RunFolder::read_json(run, "lock.json").map_err(Error::RunFolder)?;
+        if lock.seed != seed {
+            return Err(refused(RepeatError::OtherSeed { recorded: lock.seed, seed }));
         }
         if in_flight {
             let other = StoredWorkflow::read(run)?.workflow;
