@@ -200,6 +200,29 @@ fn sixteen_bit_weights_with_masters() {
 }
 
 #[test]
+fn ctrl_c_leaves_no_unfinished_file_of_an_evaluation() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = || -> Vec<_> {
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    };
+    let mut evaluate = pl_host();
+    evaluate.arg("evaluate").arg(scenario("letters/tree-l2.mas")).args(["--device", "cpu", "--out"]);
+    // Takes minutes.
+    evaluate.arg(folder.path().join("completions.jsonl")).args(["--set", "held_out.samples=1024"]);
+    let settings = ["--set", "held_out.limit=1000"];
+    let child = evaluate.args(settings).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let start = Instant::now();
+    while names().is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(120), "the file does not appear");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(Command::new("kill").arg("-INT").arg(child.id().to_string()).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(names().is_empty(), "{:?}", names());
+}
+
+#[test]
 fn ctrl_c_finishes_the_step_and_prints_how_to_continue() {
     let folder = tempfile::tempdir().unwrap();
     let file = scenario("letters/tree-l2.mas");

@@ -125,6 +125,11 @@ fn a_recorded_tree_is_viewed_listed_and_exported() {
     let list = stdout(&succeed(pl_host().arg("runs").arg(folder.path()).arg("--json")));
     let list: Value = serde_json::from_str(&list).unwrap();
     assert_eq!((&list[0]["name"], &list[0]["step"]), (&"letters".into(), &1.into()));
+    let workflow = out.join("workflow.json");
+    let before = std::fs::read(&workflow).unwrap();
+    let refused = pl_host().arg("export").arg(&out).arg("--out").arg(&workflow).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("workflow.json in ") && before == std::fs::read(&workflow).unwrap());
     let exported = succeed(pl_host().args(["export", "--format", "dpo"]).arg(&out));
     for line in stdout(&exported).lines() {
         let pair: Value = serde_json::from_str(line).unwrap();

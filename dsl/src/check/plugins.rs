@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
+use std::path::Path;
 use std::rc::Rc;
 
 use pl_types::{Item, ItemKind};
@@ -23,7 +24,9 @@ impl Resolver<'_, '_, '_> {
             let own = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
             let path = self.in_head(block);
             let (grant, policies) = self.grant(block);
+            let is_name_of_included = path.as_ref().is_some_and(|path| self.is_name_of_included(path, block));
             let plugin = path.and_then(|path| plugin(&name, Some(path), &own, grant?));
+            let plugin = plugin.map(|plugin| Plugin { is_name_of_included, ..plugin });
             let mut items = None;
             if let Some(plugin) = plugin.as_ref().filter(|_| name != BUILT_IN) {
                 items =
@@ -31,6 +34,13 @@ impl Resolver<'_, '_, '_> {
             }
             self.plugins.push(LoadedPlugin { plugin, name, items, used: false, policies });
         }
+    }
+
+    /// Returns true if a block in an included file of another folder has a path as a file name alone.
+    fn is_name_of_included(&self, path: &str, block: &Block) -> bool {
+        let written = Path::new(path).file_name().and_then(|name| name.to_str());
+        let Some((name, value)) = written.zip(block.value.as_ref()) else { return false };
+        name != path && self.scope.path_from(value.location, name) == Path::new(path)
     }
 
     /// Returns the grants of a plugin block, `None` if an error was reported, and the location of the granted policies.
@@ -230,6 +240,7 @@ fn plugin(name: &str, path: Option<String>, own: &BlockSettings, grant: Grant) -
     Some(Plugin {
         name: name.to_owned(),
         path,
+        is_name_of_included: false,
         memory: own.bytes("memory")?,
         fuel: own.integer("fuel")?,
         timeout: own.duration("timeout")?,

@@ -55,7 +55,8 @@ pub(super) const RESOURCES: &[Setting] = &[
         B::Plugin,
         "path",
         SettingKind::Path,
-        "Path of the WebAssembly component, relative to the workflow file.",
+        "Path of the WebAssembly component, relative to the workflow file. A file name alone may also be that of a plugin that is \
+         shipped with the program, such as `math.wasm`.",
     ),
     in_head(
         B::Model,

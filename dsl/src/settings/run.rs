@@ -540,8 +540,8 @@ pub(super) const RUN: &[Setting] = &[
         "samples",
         SettingKind::Integer { min: 1, max: 1024 },
         DefaultValue::Integer(1),
-        "Number of episodes per task; with more than one, pass@k is reported too. 1 by default: cost grows \
-         with it, and more tasks say more than more samples.",
+        "Number of episodes per task; with more than one, pass@k is reported too, for each power of two k up to this \
+         number. 1 by default: cost grows with it, and more tasks say more than more samples.",
     ),
     setting(
         B::Evaluate,

@@ -127,6 +127,9 @@ pub struct Plugin {
     pub name: String,
     /// Path as written. The built-in plugin `std` has none.
     pub path: Option<String>,
+    /// True if an included file in another folder has the path as a file name alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_name_of_included: bool,
     /// Bytes of linear memory of one instance.
     pub memory: u64,
     /// Fuel of one call, in wasmtime's units (about one per instruction).
@@ -148,6 +151,16 @@ pub struct Grant {
     /// Policies that the plugin's rewards may ask, by name.
     #[serde(default)]
     pub policies: Vec<String>,
+}
+
+impl Plugin {
+    /// Returns the name of the plugin if it may be one that is shipped with the program: if its path was written as a file name
+    /// alone.
+    pub fn shipped_name(&self) -> Option<&str> {
+        let path = Path::new(self.path.as_ref()?);
+        let name = path.file_name()?;
+        (self.is_name_of_included || path.as_os_str() == name).then_some(name)?.to_str()
+    }
 }
 
 impl Grant {

@@ -25,7 +25,7 @@ pub enum CommandError {
     Failed(String),
     /// Diagnostics were already shown: exit code 2.
     Diagnosed,
-    /// Ctrl-C, after a checkpoint was saved: exit code 130.
+    /// Ctrl-C, and what was complete has been saved: exit code 130.
     Interrupted(String),
     /// The reader of stdout is gone: exit code 0, without a message.
     PipeClosed,

@@ -9,9 +9,11 @@ use tokio::sync::oneshot;
 
 use crate::app::App;
 use crate::stderr;
+use crate::visible::visible;
 
-/// Returns a request that Ctrl-C or SIGTERM makes.
-pub fn stop_on_signals(app: &App) -> StopRequest {
+/// Returns a request that Ctrl-C or SIGTERM makes. `rest` describes what is left when a second one ends the program at once, and how
+/// to go on from there.
+pub fn stop_on_signals(app: &App, rest: impl Fn() -> String + Send + 'static) -> StopRequest {
     let stop = StopRequest::default();
     let (request, terminal) = (stop.clone(), Arc::clone(&app.terminal));
     on_signals(&app.host, "Ctrl-C will end the run without a checkpoint", move |by| {
@@ -20,10 +22,22 @@ pub fn stop_on_signals(app: &App) -> StopRequest {
         }
         if request.request() {
             terminal.clear();
-            stderr::line("stopped at once; the last checkpoint remains");
+            stderr::line(&format!("stopped at once; {}", visible(&rest())));
             end_at_once();
         }
         terminal.show_stop();
+    });
+    stop
+}
+
+/// Returns a request that Ctrl-C or SIGTERM makes, for work that is given up when it is requested. A second signal ends the program.
+pub fn give_up_on_signals(app: &App) -> StopRequest {
+    let stop = StopRequest::default();
+    let request = stop.clone();
+    on_signals(&app.host, "Ctrl-C will leave unfinished files", move |_| {
+        if request.request() {
+            end_at_once();
+        }
     });
     stop
 }

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, IntoInnerError, Write};
 use std::path::{Path, PathBuf};
 
-use pl_record::create_partial;
+use pl_record::{RunFolder, create_partial};
 use tempfile::NamedTempFile;
 
 use crate::exit::{CommandError, CommandResult};
@@ -28,8 +28,15 @@ impl OutputFile {
     /// Starts to write the results to `path`.
     ///
     /// # Errors
-    /// [`CommandError::Input`] if that is impossible.
+    /// [`CommandError::Input`] if that is impossible, or would replace a file that a run writes and reads itself.
     pub fn create(path: &Path) -> Result<OutputFile, CommandError> {
+        if let Some((run, entry)) = RunFolder::entry_of(path) {
+            return Err(CommandError::input(format!(
+                "cannot write {}: {entry} in {} is the run's own; choose another name",
+                path.display(),
+                run.display()
+            )));
+        }
         let target = Target::open(path)
             .map_err(|error| CommandError::input(format!("cannot write {}: {error}", path.display())))?;
         Ok(OutputFile { path: path.to_path_buf(), target })
@@ -159,6 +166,38 @@ mod tests {
         fs::write(&plain, "").unwrap();
         OutputFile::create(&new).unwrap().finish().unwrap();
         assert_eq!(mode(&new), mode(&plain));
+    }
+
+    #[test]
+    fn files_of_a_run_are_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().canonicalize().unwrap().join("run");
+        fs::create_dir_all(run.join("steps")).unwrap();
+        for name in ["workflow.json", "lock.json", "metrics.jsonl"] {
+            fs::write(run.join(name), "recorded").unwrap();
+        }
+        let [link, dangling, linked] = ["link", "dangling", "linked"].map(|name| folder.path().join(name));
+        symlink(run.join("metrics.jsonl"), &link).unwrap();
+        symlink("run/designs.jsonl", &dangling).unwrap();
+        symlink("run", &linked).unwrap();
+        for (path, entry) in [
+            (run.join("metrics.jsonl"), "metrics.jsonl"),
+            (run.join("steps/../workflow.json"), "workflow.json"),
+            (run.join("steps/completions.jsonl"), "steps"),
+            (run.join("run.lock"), "run.lock"),
+            (link, "metrics.jsonl"),
+            (dangling, "designs.jsonl"),
+            (linked.join("lock.json"), "lock.json"),
+        ] {
+            let refused = OutputFile::create(&path).err();
+            let Some(CommandError::Input(why)) = refused else { panic!("{} is replaced", path.display()) };
+            assert!(why.contains(&format!("{entry} in {} is the run's own", run.display())), "{why}");
+        }
+        assert_eq!(fs::read(run.join("metrics.jsonl")).unwrap(), b"recorded");
+        // Others are written, and so is a file of such a name elsewhere.
+        for path in [run.join("completions.jsonl"), folder.path().join("metrics.jsonl")] {
+            OutputFile::create(&path).unwrap().finish().unwrap();
+        }
     }
 
     #[test]

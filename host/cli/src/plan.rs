@@ -28,7 +28,7 @@ impl fmt::Display for Count {
 }
 
 /// A number of things: `1 completion`, `2,000 completions`.
-struct Counted(u64, &'static str);
+pub struct Counted(pub u64, pub &'static str);
 
 impl fmt::Display for Counted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -222,11 +222,13 @@ fn write_counts(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(designs) = &scenario.designs {
             let DesignPlan { designer, designs, design_tokens, executions, execution_tokens, .. } = designs;
             episodes.line(format_args!(
-                "{name}{designs} designs a task by {designer}, {most} {} sampled tokens each",
+                "{name}{} a task by {designer}, {most} {} sampled tokens each",
+                Counted(u64::from(*designs), "design"),
                 Count(u64::from(*design_tokens))
             ))?;
             episodes.line(format_args!(
-                "{name}{executions} episodes of each design, {most} {} sampled tokens each",
+                "{name}{} of each design, {most} {} sampled tokens each",
+                Counted(u64::from(*executions), "episode"),
                 Count(*execution_tokens)
             ))?;
             // Its own team, if it has one, plays evaluations.
@@ -244,10 +246,9 @@ fn write_counts(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let step = &training.step;
         let mut lines = section(f, "step");
         lines.line(format_args!(
-            "{} tasks, {} {}",
-            Count(step.tasks),
-            Count(step.episodes),
-            training.rollout
+            "{}, {}",
+            Counted(step.tasks, "task"),
+            Counted(step.episodes, training.rollout.trim_end_matches('s'))
         ))?;
         lines.line(format_args!(
             "{most} {}, {}, {} sampled tokens",
@@ -256,14 +257,15 @@ fn write_counts(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             Count(step.tokens)
         ))?;
         let each = step.optimizer_steps;
-        let updates = if each == 1 { "step" } else { "steps" };
-        lines.line(format_args!("{most} {each} optimiser {updates} of each trained policy"))?;
+        let steps = Counted(each, "optimiser step");
+        lines.line(format_args!("{most} {steps} of each trained policy"))?;
     }
     let wide = column(plan.evaluations.iter().map(|one| one.tasks.name.as_str()));
     let mut lines = section(f, "evaluate");
     for one in &plan.evaluations {
         let when = match (one.rounds, one.every) {
             (0, _) => "only with `pl-host evaluate`".to_owned(),
+            (rounds, 1) => format!("{rounds} times: at the start and after every step"),
             (rounds, every) => format!("{rounds} times: at the start, every {every} steps, at the end"),
         };
         let round = &one.round;
@@ -280,7 +282,8 @@ fn write_counts(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         return section(f, "run").line("none: the workflow has no `train` block");
     };
     let mut run = section(f, "run");
-    run.line(format_args!("{} steps, folder {}", Count(training.steps), training.folder.display()))?;
+    let folder = training.folder.display();
+    run.line(format_args!("{}, folder {folder}", Counted(training.steps, "step")))?;
     run.line(format_args!(
         "{most} {}, {} sampled tokens to train on, {} to evaluate",
         Counted(training.completions, "completion"),
@@ -313,7 +316,7 @@ fn corpus_words(plan: &CorpusPlan) -> String {
 fn task_words(plan: &TaskPlan) -> String {
     match (&plan.file, plan.records, &plan.problem) {
         (_, _, Some(problem)) => format!("MISSING: {problem}"),
-        (Some(file), Some(records), _) => format!("{}, {} records", file.display(), Count(records)),
+        (Some(file), Some(records), _) => format!("{}, {}", file.display(), Counted(records, "record")),
         (Some(file), None, _) => file.display().to_string(),
         (None, ..) => format!("generated ({})", plan.generator.as_deref().unwrap_or_default()),
     }

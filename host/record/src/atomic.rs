@@ -68,7 +68,7 @@ pub fn sync_folder(folder: &Path) -> Result<(), Error> {
     File::open(folder).and_then(|f| f.sync_all()).map_err(Error::io("sync", folder))
 }
 
-fn parent(path: &Path) -> &Path {
+pub(crate) fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

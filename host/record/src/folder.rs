@@ -4,13 +4,14 @@
 //! are.
 
 use std::collections::HashSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use pl_types::{Key, TrainedCompletion, Transition};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::atomic::{create_folder, sync_folder, write_atomically};
+use crate::atomic::{create_folder, parent, sync_folder, write_atomically};
 use crate::curves::draw_curves;
 use crate::error::Error;
 use crate::event_file::EventFile;
@@ -18,7 +19,7 @@ use crate::jsonl::AppendLog;
 use crate::lock::Lock;
 use crate::lock_holder::LockHolder;
 use crate::own_files::{delete_later, own_files, parse_step};
-use crate::run_lock::{RunLock, find_holder};
+use crate::run_lock::{RUN_LOCK, RunLock, find_holder};
 use crate::scalars::scalars;
 use crate::schedule::{RecordedBatch, SCHEDULE};
 use crate::table::{read_transitions, write_transitions};
@@ -28,6 +29,7 @@ use crate::traces::{TraceFile, Traces};
 use crate::versions::{RecordedVersions, VERSIONS};
 
 const WORKFLOW: &str = "workflow.json";
+const LOCK: &str = "lock.json";
 const METRICS: &str = "metrics.jsonl";
 const TIMINGS: &str = "timings.jsonl";
 const FAILURES: &str = "failures.jsonl";
@@ -45,7 +47,7 @@ const ENTRIES: [&str; 21] = [
     WORKFLOW,
     "workflow.json.mac",
     "workflow.mas",
-    "lock.json",
+    LOCK,
     "plan.json",
     METRICS,
     TIMINGS,
@@ -127,7 +129,7 @@ impl RunFolder {
             create_folder(&root.join(folder))?;
         }
         write_atomically(&root.join("workflow.mas"), source.as_bytes())?;
-        write_json(&root.join("lock.json"), lock)?;
+        write_json(&root.join(LOCK), lock)?;
         // Written last: its presence makes the folder a run.
         write_json(&root.join(WORKFLOW), workflow)?;
         Self::open_logs(run_lock, LogLengths::default())
@@ -145,6 +147,28 @@ impl RunFolder {
             Some(WORKFLOW) => Err(Error::Occupied { path: path() }),
             Some(entry) => Err(Error::InUse { path: path(), entry }),
         }
+    }
+
+    /// Checks that a folder is that of a run.
+    ///
+    /// # Errors
+    /// [`Error::NoRun`].
+    pub fn require(root: &Path) -> Result<(), Error> {
+        match [WORKFLOW, LOCK].into_iter().find(|name| !root.join(name).is_file()) {
+            Some(missing) => Err(Error::NoRun { path: root.to_path_buf(), missing: missing.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the run folder and the entry of it that a path leads to or into, also by links and `..`. Returns `None` if no run
+    /// writes or reads the path, or its folder is missing.
+    pub fn entry_of(path: &Path) -> Option<(PathBuf, &'static str)> {
+        let real = real_path(path)?;
+        real.ancestors().skip(1).find_map(|root| {
+            let name = real.strip_prefix(root).ok()?.iter().next()?;
+            let entry = ENTRIES.into_iter().chain([RUN_LOCK]).find(|entry| name == *entry)?;
+            RunFolder::require(root).is_ok().then(|| (root.to_path_buf(), entry))
+        })
     }
 
     /// Locks the folder of a run, before anything is read that this process will change.
@@ -368,6 +392,21 @@ fn append_to_new(
         }
     };
     log.append(line)
+}
+
+/// Returns the place of a file that exists or is to be created, without links and `..`. Returns `None` if its folder is missing.
+fn real_path(path: &Path) -> Option<PathBuf> {
+    let mut path = path.to_path_buf();
+    // As many links as Linux follows.
+    for _ in 0..40 {
+        let folder = parent(&path).canonicalize().ok()?;
+        path = folder.join(path.file_name()?);
+        match fs::read_link(&path) {
+            Ok(target) => path = folder.join(target),
+            Err(_) => return Some(path),
+        }
+    }
+    None
 }
 
 fn is_zero(length: &u64) -> bool {

@@ -61,6 +61,11 @@ impl Lock {
     /// Returns the differences of `other`, the inputs now, one line each for a person who resumes the run. What has been
     /// added since is a difference too.
     pub fn differences(&self, other: &Lock) -> Vec<String> {
+        self.differences_of_files(other, &BTreeMap::new())
+    }
+
+    /// Returns the same differences with the paths of `files`, the data now by name.
+    pub fn differences_of_files(&self, other: &Lock, files: &BTreeMap<String, PathBuf>) -> Vec<String> {
         let mut lines = Vec::new();
         // Earlier runs kept no ids of images.
         let none = BTreeMap::new();
@@ -81,7 +86,6 @@ impl Lock {
             ("model", &self.models, &other.models),
             ("number format of model", &self.dtypes, &other.dtypes),
             ("`from` of policy", &self.starts, &other.starts),
-            ("data", &self.data, &other.data),
             ("image", &self.images, images),
         ] {
             for (name, hash) in ours {
@@ -92,8 +96,42 @@ impl Lock {
                 compare(&format!("{kind} {name}"), "none", hash);
             }
         }
+        lines.extend(self.data_differences(other, files));
         lines
     }
+
+    /// Returns a line for each file of data that differs, with the names of all that use it.
+    fn data_differences(&self, other: &Lock, files: &BTreeMap<String, PathBuf>) -> Vec<String> {
+        let mut users: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+        for name in self.data.keys().chain(other.data.keys().filter(|name| !self.data.contains_key(*name))) {
+            let (began, now) = (self.data.get(name), other.data.get(name));
+            if began != now {
+                users.entry((files.get(name), began, now)).or_default().push(name);
+            }
+        }
+        let mut lines = Vec::new();
+        for ((file, began, now), names) in users {
+            let file = file.map_or_else(|| "its file".to_owned(), |file| file.display().to_string());
+            let difference = match (began, now) {
+                (Some(began), Some(now)) => {
+                    format!(
+                        "has changed since the run began (BLAKE3 {}, now {})",
+                        first_digits(began),
+                        first_digits(now)
+                    )
+                }
+                (Some(began), None) => format!("is missing (BLAKE3 {})", first_digits(began)),
+                (None, _) => "was not there when the run began".to_owned(),
+            };
+            lines.push(format!("data {}: {file} {difference}", names.join(", ")));
+        }
+        lines
+    }
+}
+
+/// Returns the first digits of a hash, for people.
+fn first_digits(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
 }
 
 /// BLAKE3 of a file's bytes, in hexadecimal.
@@ -336,6 +374,30 @@ mod tests {
         };
         assert_eq!(read.differences(&more).len(), 5, "all but the image, of which earlier runs kept nothing");
         assert_eq!(more.differences(&read).len(), 6);
+    }
+
+    #[test]
+    fn a_changed_file_is_named_once_with_all_that_use_it() {
+        let lock = |data: &[(&str, &str)]| {
+            let text = r#"{"version":"0.1.0","contract":"0.1","seed":1,"device":"cpu","threads":2,"plugins":{},
+                "models":{},"dtypes":{},"data":{}}"#;
+            let mut lock: Lock = serde_json::from_str(text).unwrap();
+            lock.data = data.iter().map(|(name, hash)| ((*name).to_owned(), (*hash).to_owned())).collect();
+            lock
+        };
+        let files =
+            ["problems", "held_out", "test"].map(|name| (name.to_owned(), PathBuf::from("/t/a.jsonl")));
+        let began =
+            lock(&[("problems", "0b0123456789abcdef"), ("held_out", "0b0123456789abcdef"), ("gone", "aa")]);
+        let now = lock(&[("problems", "d57d"), ("held_out", "d57d"), ("new", "bb")]);
+        assert_eq!(
+            began.differences_of_files(&now, &BTreeMap::from(files)),
+            [
+                "data new: its file was not there when the run began",
+                "data gone: its file is missing (BLAKE3 aa)",
+                "data held_out, problems: /t/a.jsonl has changed since the run began (BLAKE3 0b0123456789, now d57d)",
+            ]
+        );
     }
 
     #[test]

@@ -34,9 +34,12 @@ pub(crate) fn newest(checkpoints: &Path) -> Result<Option<PathBuf>, Error> {
     Ok(newest_info(checkpoints)?.map(|entry| entry.path))
 }
 
-/// Returns the step of the newest checkpoint. Returns `None` if there is none.
-pub(crate) fn newest_step(checkpoints: &Path) -> Result<Option<u64>, Error> {
-    Ok(newest_info(checkpoints)?.map(|entry| entry.step))
+/// Returns the step of the last complete checkpoint in a run folder. Returns `None` if there is none.
+///
+/// # Errors
+/// If the folder of checkpoints can't be read.
+pub fn last_checkpoint(run: &Path) -> Result<Option<u64>, Error> {
+    Ok(newest_info(&RunFolder::checkpoints(run))?.map(|entry| entry.step))
 }
 
 fn newest_info(checkpoints: &Path) -> Result<Option<CheckpointInfo>, Error> {

@@ -22,6 +22,7 @@ use self::repeat::RepeatError;
 use self::stored::InvalidWorkflow;
 use crate::diagnostics::Diagnostics;
 use crate::permissions::{PermissionRequest, flags};
+use crate::sweep::Repetition;
 
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +124,9 @@ pub enum Error {
     /// The one episode that is played failed.
     #[error("the episode failed: {cause}")]
     Episode { cause: String },
+    /// The environment can't start with the one task that is played.
+    #[error("the episode failed: start: {cause}")]
+    Task { cause: String },
     /// The run folder can't be read as a run.
     #[error(transparent)]
     RunFolder(pl_record::Error),
@@ -170,7 +174,10 @@ pub enum Error {
     #[error("{}: the state of the run can't be read: {source}", path.display())]
     State { path: PathBuf, source: serde_json::Error },
     /// The machine, a plugin, a model or a data file differs from what the run was started with.
-    #[error("{} can't be continued as it was started:\n  {}", path.display(), differences.join("\n  "))]
+    #[error(
+        "{} can't be continued as it was started:\n  {}\nhint: restore what the run began with, or begin a new run",
+        path.display(), differences.join("\n  ")
+    )]
     Changed { path: PathBuf, differences: Vec<String> },
     /// A setting can't be changed in a run that was started.
     #[error("{} can't be continued with these settings:\n  {}", path.display(), reasons.join("\n  "))]
@@ -261,7 +268,10 @@ pub enum Error {
     /// A setting of a sweep is not written as the language wants it.
     #[error("--grid {setting}: {problem}")]
     GridSetting { setting: String, problem: String },
-    /// A run in the folder of a sweep was started with other settings.
+    /// A sweep has a run several times.
+    #[error(transparent)]
+    Repetition(#[from] Repetition),
+    /// A run in the folder of a sweep was started with other settings or data.
     #[error(
         "{} belongs to another sweep:\n  {}\nhint: choose another folder with --out, or remove this run",
         path.display(), reasons.join("\n  ")
@@ -305,6 +315,7 @@ impl Error {
             | Error::Engine(_)
             | Error::Rollout { .. }
             | Error::Episode { .. }
+            | Error::Task { .. }
             | Error::Record(_)
             | Error::Sandbox(_)
             | Error::Worker(_) => false,

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::progress::Activity;
 use crate::session::Session;
+use crate::stop_request::StopRequest;
 use crate::workflow::CheckedWorkflow;
 
 pub(crate) use statistics::mean;
@@ -48,8 +49,17 @@ pub struct EvaluationResult {
     name: String,
 }
 
+/// Outcome of the evaluations of a workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvaluationEnding {
+    /// All evaluations are finished.
+    Done,
+    /// A stop was requested. The evaluation in progress has no result.
+    Interrupted,
+}
+
 /// Runs each evaluation of a workflow and hands its result to `finished`. A workflow without any is evaluated
-/// on the tasks of each scenario.
+/// on the tasks of each scenario. If a stop is requested, the evaluation in progress is given up.
 ///
 /// # Errors
 /// If tasks can't be read, every episode of an evaluation fails, or `finished` fails.
@@ -57,8 +67,9 @@ pub fn evaluate<E: From<Error>>(
     host: &Host,
     checked: &CheckedWorkflow,
     session: &Session,
+    stop: &StopRequest,
     mut finished: impl FnMut(&EvaluationResult) -> Result<(), E>,
-) -> Result<(), E> {
+) -> Result<EvaluationEnding, E> {
     for evaluation in evaluations(checked) {
         checked.require_team(evaluation.scenario)?;
         let round = Round {
@@ -70,7 +81,7 @@ pub fn evaluate<E: From<Error>>(
         let (title, generated_tokens) = (evaluation.name.as_str(), session.token_counter());
         let mut tracker = host.progress().start(Activity::Episodes { title, generated_tokens });
         let started = Instant::now();
-        let (report, batch) = host.block_on(async {
+        let played = async {
             let scenario = &session.scenarios[evaluation.scenario];
             let source = checked
                 .tasks(host, evaluation.scenario, &evaluation.tasks, &scenario.environment, None)
@@ -81,13 +92,21 @@ pub fn evaluate<E: From<Error>>(
             };
             let player = |setup: Arc<EpisodeSetup>| setup as Arc<dyn PlayEpisodes>;
             play_round((&scenario.setup, &player), &evaluation, &source, &round, update, keep).await
-        })?;
+        };
+        let ended = host.block_on(async {
+            tokio::select! {
+                played = played => Some(played),
+                () = stop.requested() => None,
+            }
+        });
         drop(tracker);
+        let Some(played) = ended else { return Ok(EvaluationEnding::Interrupted) };
+        let (report, batch) = played?;
         let seconds = started.elapsed().as_secs_f64();
         let tokens = batch.episodes.iter().map(|episode| episode.tokens).sum();
         finished(&EvaluationResult { report, seconds, tokens, batch, name: evaluation.name })?;
     }
-    Ok(())
+    Ok(EvaluationEnding::Done)
 }
 
 /// Returns the evaluations of a workflow, or one on the tasks of each scenario.

@@ -65,6 +65,7 @@ mod unknown_names;
 mod update_source;
 mod workflow;
 
+pub use checkpoints::last_checkpoint;
 pub use cluster::{
     AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, LearnerOptions, Participant,
     RankPlace, Role, SandboxMachineOptions, SandboxStatus, Sandboxes, ServerAddress, ServerConfig,

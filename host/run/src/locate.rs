@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pl_data::FolderSplit;
+use pl_dsl::workflow::Plugin;
 use pl_model::{FetchProgress, Hub, HubModel};
 
 use crate::error::locate::LocateError;
@@ -10,25 +11,38 @@ use crate::host::Host;
 use crate::permissions::ReadPolicy;
 use crate::progress::{Activity, Notice, Progress, Tracker};
 
-/// Returns the path of a plugin: next to the workflow, or in the folder `plugins` next to the program. A file that may not
-/// be read is not looked for.
+/// Returns the path of a plugin: next to the workflow, or, if it is written as a file name alone, in the folder `plugins` next to the
+/// program. A file that may not be read is not looked for. Returns `None` for the built-in plugin.
 ///
 /// # Errors
-/// [`LocateError::NoPlugin`] if it is in neither; [`LocateError::NotAllowed`].
-pub(crate) fn plugin(reads: &ReadPolicy, folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
-    let local = folder.join(path);
+/// [`LocateError::NoPlugin`] if it is in neither; [`LocateError::NoPluginAt`]; [`LocateError::NotAllowed`].
+pub(crate) fn plugin(
+    reads: &ReadPolicy,
+    folder: &Path,
+    block: &Plugin,
+) -> Option<Result<PathBuf, LocateError>> {
+    let local = folder.join(block.path.as_ref()?);
+    Some(component(reads, local, block.shipped_name()))
+}
+
+fn component(reads: &ReadPolicy, local: PathBuf, name: Option<&str>) -> Result<PathBuf, LocateError> {
     let allowed = reads.check(&local);
     if allowed.is_ok() && local.is_file() {
         return Ok(local);
     }
-    // An included file may be in a folder of its own, but shipped plugins share one folder.
-    let name = Path::new(path).file_name().unwrap_or_default();
-    match shipped_plugins().map(|plugins| plugins.join(name)) {
+    let shipped = name.and_then(|name| Some(shipped_plugins()?.join(name)));
+    match shipped {
         Some(shipped) if shipped.is_file() => Ok(shipped),
         _ if allowed.is_err() => allowed.map(|()| local).map_err(LocateError::NotAllowed),
         Some(shipped) => Err(LocateError::NoPlugin { local, shipped }),
-        None => Err(LocateError::NoFile(local)),
+        None => Err(LocateError::NoPluginAt { shipped: shipped_like(&local), local }),
     }
+}
+
+/// Returns the name of the shipped plugin whose file has the same name. Returns `None` if there is none.
+fn shipped_like(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    shipped_plugins()?.join(name).is_file().then(|| name.to_owned())
 }
 
 /// Returns the folder of plugins that are shipped with the program.
@@ -199,6 +213,43 @@ impl<'a> Downloads<'a> {
 mod tests {
     use super::*;
     use crate::permissions::{Access, GrantedAccess, SharedPermissions};
+
+    #[test]
+    fn a_plugin_whose_path_has_a_folder_is_not_looked_for_among_the_shipped_ones() {
+        let shipped = shipped_plugins().unwrap();
+        std::fs::create_dir_all(&shipped).unwrap();
+        let file = tempfile::Builder::new().suffix(".wasm").tempfile_in(&shipped).unwrap();
+        let name = file.path().file_name().unwrap().to_str().unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let project = place.path().canonicalize().unwrap();
+        let reads = ReadPolicy::new(SharedPermissions::default(), GrantedAccess::new([], &project));
+        let find = |path: &str, is_name_of_included: bool| {
+            let block = Plugin {
+                name: "maths".to_owned(),
+                path: Some(path.to_owned()),
+                is_name_of_included,
+                memory: 1,
+                fuel: 1,
+                timeout: std::time::Duration::from_secs(1),
+                grant: pl_dsl::workflow::Grant::default(),
+            };
+            plugin(&reads, &project, &block).unwrap()
+        };
+        assert_eq!(find(name, false).unwrap(), file.path());
+        let nested = format!("parts/{name}");
+        assert_eq!(find(&nested, true).unwrap(), file.path(), "the name alone in parts/team.mas");
+        for mistyped in [nested.clone(), format!("./{name}")] {
+            let missing = find(&mistyped, false).unwrap_err();
+            assert!(matches!(missing, LocateError::NoPluginAt { .. }), "{missing}");
+            let hint = format!("or write \"{name}\" for the plugin that is shipped with pl-host");
+            assert!(missing.to_string().ends_with(&hint), "{missing}");
+        }
+        let outside = find(&format!("/nonexistent/{name}"), false).unwrap_err();
+        assert!(matches!(outside, LocateError::NotAllowed(_)), "{outside}");
+        std::fs::create_dir(project.join("parts")).unwrap();
+        std::fs::write(project.join(&nested), "").unwrap();
+        assert_eq!(find(&nested, false).unwrap(), project.join(&nested));
+    }
 
     #[test]
     fn a_folder_of_tasks_is_found_with_its_split_and_asked_for_as_a_whole() {

@@ -23,22 +23,6 @@ use crate::workflow::CheckedWorkflow;
 /// # Errors
 /// If a task file, a corpus or a `from` can't be read.
 pub(crate) fn lock_of(host: &Host, checked: &CheckedWorkflow, session: &Session) -> Result<Lock, Error> {
-    // No block has a name with a space.
-    let mut corpora: Vec<(String, PathBuf)> = Vec::new();
-    for corpus in checked.corpora() {
-        let path = corpus::path(&checked.corpus_place(), corpus)?;
-        corpora.extend(path.map(|path| (format!("corpus {}", corpus.name), path)));
-    }
-    // Designs are checked with the text of these files during the run.
-    let texts = files_of_designs(checked)?;
-    let texts = texts.iter().map(|path| (format!("text {}", path.display()), checked.folder.join(path)));
-    let data = checked
-        .task_files(host)
-        .into_iter()
-        .chain(corpora)
-        .chain(texts)
-        .map(|(name, path)| Ok((name, hash_file(&path).map_err(Error::RunFolder)?)))
-        .collect::<Result<_, Error>>()?;
     Ok(Lock {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         contract: "0.1".to_owned(),
@@ -51,7 +35,7 @@ pub(crate) fn lock_of(host: &Host, checked: &CheckedWorkflow, session: &Session)
         models: session.model_hashes.clone(),
         dtypes: session.model_dtypes.clone(),
         starts: hash_starts(checked)?,
-        data,
+        data: hash_data(host, checked)?,
         images: images_of(host, checked),
         permissions: checked
             .required_permissions()
@@ -59,6 +43,83 @@ pub(crate) fn lock_of(host: &Host, checked: &CheckedWorkflow, session: &Session)
             .map(|request| request.access.to_string())
             .collect(),
     })
+}
+
+/// Content of the files that a workflow names, to be compared with that of a finished run. Models are left out, as all of their
+/// weights would have to be read, and so is the machine, as nothing is trained.
+pub(crate) struct Inputs {
+    starts: BTreeMap<String, String>,
+    data: BTreeMap<String, String>,
+    /// Files of the data by name.
+    files: BTreeMap<String, PathBuf>,
+    images: BTreeMap<String, String>,
+}
+
+impl Inputs {
+    /// Hashes the files that a workflow names.
+    ///
+    /// # Errors
+    /// If a task file, a corpus or a `from` can't be read.
+    pub fn read(host: &Host, checked: &CheckedWorkflow) -> Result<Inputs, Error> {
+        Ok(Inputs {
+            starts: hash_starts(checked)?,
+            data: hash_data(host, checked)?,
+            files: data_files(host, checked)?,
+            images: images_of(host, checked),
+        })
+    }
+
+    /// Returns the differences from what a finished run of the same workflow was started with, as [`Lock::differences_of_files`].
+    ///
+    /// # Errors
+    /// If a plugin that the run has used can't be loaded.
+    pub fn differences(&self, checked: &CheckedWorkflow, recorded: &Lock) -> Result<Vec<String>, Error> {
+        for (index, block) in checked.workflow.plugins.iter().enumerate() {
+            if recorded.plugins.contains_key(&block.name) {
+                checked.plugin(index)?;
+            }
+        }
+        let mut now = Lock {
+            plugins: checked.plugins.hashes(),
+            grants: checked.plugins.grants(&checked.workflow.plugins),
+            starts: self.starts.clone(),
+            data: self.data.clone(),
+            images: self.images.clone(),
+            ..recorded.clone()
+        };
+        allow_missing_starts(recorded, &mut now, &checked.workflow.policies);
+        // Without an engine, nothing shows that the image is another one.
+        if now.images.is_empty() {
+            now.images.clone_from(&recorded.images);
+        }
+        Ok(recorded.differences_of_files(&now, &self.files))
+    }
+}
+
+/// Hashes the files of tasks and corpora, and those of designs, by their names in the workflow.
+fn hash_data(host: &Host, checked: &CheckedWorkflow) -> Result<BTreeMap<String, String>, Error> {
+    data_files(host, checked)?
+        .into_iter()
+        .map(|(name, path)| Ok((name, hash_file(&path).map_err(Error::RunFolder)?)))
+        .collect()
+}
+
+/// Returns the files of tasks and corpora, and those of designs, by their names in the workflow.
+///
+/// # Errors
+/// If a corpus can't be found.
+pub(crate) fn data_files(host: &Host, checked: &CheckedWorkflow) -> Result<BTreeMap<String, PathBuf>, Error> {
+    let mut files: BTreeMap<String, PathBuf> = checked.task_files(host).into_iter().collect();
+    // No block has a name with a space.
+    for corpus in checked.corpora() {
+        let path = corpus::path(&checked.corpus_place(), corpus)?;
+        files.extend(path.map(|path| (format!("corpus {}", corpus.name), path)));
+    }
+    // Designs are checked with the text of these files during the run.
+    for path in files_of_designs(checked)? {
+        files.insert(format!("text {}", path.display()), checked.folder.join(&path));
+    }
+    Ok(files)
 }
 
 /// Returns the id of the sandbox's image by its name. Returns nothing if no engine answers, which is an error of a run

@@ -236,8 +236,10 @@ impl PluginCatalog {
     }
 
     fn component(&self, block: &PluginBlock) -> Result<Cow<'static, [u8]>, PluginError> {
-        let Some(path) = &block.path else { return Ok(Cow::Borrowed(self.std_chat)) };
-        let path = locate::plugin(&self.reads, &self.folder, path).map_err(|error| match error {
+        let Some(located) = locate::plugin(&self.reads, &self.folder, block) else {
+            return Ok(Cow::Borrowed(self.std_chat));
+        };
+        let path = located.map_err(|error| match error {
             LocateError::NotAllowed(path) => LocateError::NotAllowed(self.refuse(path)),
             error => error,
         })?;
@@ -274,7 +276,7 @@ impl PluginCatalog {
     /// Returns the path of a plugin's component. Returns `None` for the built-in plugin, or if the file is
     /// missing.
     pub fn path(&self, block: &PluginBlock) -> Option<PathBuf> {
-        block.path.as_ref().and_then(|path| locate::plugin(&self.reads, &self.folder, path).ok())
+        locate::plugin(&self.reads, &self.folder, block)?.ok()
     }
 
     /// Returns the hash of each loaded plugin by name.
@@ -349,6 +351,7 @@ mod tests {
         let block = |name: &str| PluginBlock {
             name: name.to_owned(),
             path: Some("bad.wasm".to_owned()),
+            is_name_of_included: false,
             memory: 64 << 20,
             fuel: 1 << 30,
             timeout: Duration::from_secs(1),

@@ -36,7 +36,7 @@ pub fn open_run(
 /// With `trust`, a run of somebody else may use the components and folders that it names.
 ///
 /// # Errors
-/// [`Error::ForeignRun`]; [`Error::NotAllowed`] if it needs more than its start was allowed; if a plugin is another build
+/// [`Error::RunFolder`] if the folder is not that of a run; [`Error::ForeignRun`]; [`Error::NotAllowed`] if it needs more than its start was allowed; if a plugin is another build
 /// than the run was played with, or the run has no such plugin.
 pub(crate) fn open_recorded(
     host: &Host,
@@ -44,6 +44,7 @@ pub(crate) fn open_recorded(
     plugins: &BTreeMap<String, PathBuf>,
     trust: bool,
 ) -> Result<(CheckedWorkflow, Lock), Error> {
+    RunFolder::require(run).map_err(Error::RunFolder)?;
     refuse_links(run)?;
     let is_own = is_own(run);
     let lock: Lock = RunFolder::read_json(run, "lock.json").map_err(Error::RunFolder)?;
@@ -51,7 +52,10 @@ pub(crate) fn open_recorded(
     for (name, file) in plugins {
         let blocks = &mut stored.workflow.plugins;
         match blocks.iter_mut().find(|block| block.name == *name) {
-            Some(block) => block.path = Some(absolute(file).display().to_string()),
+            Some(block) => {
+                block.path = Some(absolute(file).display().to_string());
+                block.is_name_of_included = false;
+            }
             None => {
                 let (plugin, plugins) = (name.clone(), blocks.iter().map(|b| b.name.clone()).collect());
                 return Err(Error::NoPlugin { plugin, plugins });

@@ -92,8 +92,8 @@ impl Collector<'_> {
         for plugin in &self.workflow.plugins {
             let name = plugin.name.as_str();
             let setting = |key| Some((BlockKind::Plugin, name, key));
-            if let Some(written) = &plugin.path {
-                let located = locate::plugin(self.catalog.reads(), folder, written);
+            let located = locate::plugin(self.catalog.reads(), folder, plugin);
+            if let Some((written, located)) = plugin.path.as_ref().zip(located) {
                 let is_shipped = |path: &PathBuf| path.parent() == locate::shipped_plugins().as_deref();
                 if let Some(path) = wanted(located).filter(|path| !is_shipped(path)) {
                     self.read(&path, written, setting("path"), &format!("plugin {name} is loaded from"));

@@ -37,11 +37,11 @@ use tch::Device;
 
 use crate::audit::note;
 use crate::chat::today;
-use crate::checkpoints::{newest, newest_step};
+use crate::checkpoints::newest;
 use crate::cluster::{ClusterOptions, ClusterRun};
 use crate::error::Error;
 use crate::host::Host;
-use crate::lock::{allow_missing_image, allow_missing_starts, lock_of, start_date};
+use crate::lock::{allow_missing_image, allow_missing_starts, data_files, lock_of, start_date};
 use crate::memory::MemoryEstimate;
 use crate::origin::{is_own, refuse_links, require_trust};
 use crate::permissions::GrantedAccess;
@@ -140,7 +140,7 @@ impl<'h> TrainingRun<'h> {
         let mut rollouts = Rollouts::new(host, checked, &session)?;
         let schedule = schedule_of(&checked.workflow, &train, &session.trainer, &rollouts);
         let recorded = options.replay_schedule.as_deref();
-        let repeat = |run| RepeatedSchedule::read(run, &checked.workflow, &schedule, &rollouts);
+        let repeat = |run| RepeatedSchedule::read(run, &checked.workflow, session.seed, &schedule, &rollouts);
         let repeated = recorded.map(repeat).transpose()?;
         note::warn(host, checked);
         let stored = StoredWorkflow::new(checked, &session);
@@ -222,7 +222,7 @@ impl<'h> TrainingRun<'h> {
             allow_missing_starts(&lock, &mut now, &checked.workflow.policies);
         }
         allow_missing_image(&lock, &mut now, &checked);
-        let differences = lock.differences(&now);
+        let differences = lock.differences_of_files(&now, &data_files(host, &checked)?);
         if !differences.is_empty() {
             return Err(Error::Changed { path: root.to_path_buf(), differences });
         }
@@ -236,7 +236,7 @@ impl<'h> TrainingRun<'h> {
         let mut rollouts = Rollouts::new(host, &checked, &session)?;
         let schedule = schedule_of(&checked.workflow, &train, &session.trainer, &rollouts);
         let recorded = options.replay_schedule.as_deref();
-        let repeat = |run| RepeatedSchedule::read(run, &checked.workflow, &schedule, &rollouts);
+        let repeat = |run| RepeatedSchedule::read(run, &checked.workflow, session.seed, &schedule, &rollouts);
         let repeated = recorded.map(repeat).transpose()?;
         let played = state.step + state.ahead.len() as u64;
         let steps = FinishedSteps { played, trained: state.step };
@@ -279,14 +279,6 @@ impl<'h> TrainingRun<'h> {
     /// Returns the estimate of the memory that the run needs.
     pub fn memory(&self) -> &MemoryEstimate {
         &self.session.memory
-    }
-
-    /// Returns the step of the newest checkpoint. Returns `None` if there is none.
-    ///
-    /// # Errors
-    /// If the folder of checkpoints can't be read.
-    pub fn last_checkpoint(&self) -> Result<Option<u64>, Error> {
-        newest_step(&RunFolder::checkpoints(self.folder.root()))
     }
 
     /// Returns the number of planned steps.
@@ -336,7 +328,7 @@ fn keep_adapters(session: &Session, folder: &RunFolder) -> Result<(), Error> {
 }
 
 /// Returns true if the learning rate of a policy depends on the number of steps.
-fn has_cosine_schedule(workflow: &Workflow) -> bool {
+pub(crate) fn has_cosine_schedule(workflow: &Workflow) -> bool {
     let trainings = workflow.policies.iter().filter_map(|policy| policy.training.as_ref());
     trainings.into_iter().any(|training| training.optimizer.lr_schedule == LrSchedule::Cosine)
 }

@@ -239,7 +239,11 @@ impl CheckedWorkflow {
         self.warnings.add(memory.warnings());
     }
 
-    fn plugin(&self, index: usize) -> Result<pl_plugin::Plugin, Error> {
+    /// Loads the plugin with this index.
+    ///
+    /// # Errors
+    /// If it is not usable.
+    pub(crate) fn plugin(&self, index: usize) -> Result<pl_plugin::Plugin, Error> {
         let block = &self.workflow.plugins[index];
         self.plugins
             .load(block)

@@ -10,6 +10,7 @@ use crate::arguments::workflow::CheckArgs;
 use crate::diagnostics;
 use crate::diagnostics::DiagnosticFormat;
 use crate::exit::{CommandError, CommandResult};
+use crate::plan::Counted;
 use crate::visible;
 
 pub fn run(app: &App, options: &CheckArgs) -> CommandResult {
@@ -48,7 +49,9 @@ pub fn run(app: &App, options: &CheckArgs) -> CommandResult {
         writeln!(out, "  scenarios {}", names.join(", "))?;
     }
     if let Some(train) = &workflow.train {
-        writeln!(out, "  training  {} steps of {} tasks", train.steps, train.tasks_per_step)?;
+        let steps = Counted(train.steps.into(), "step");
+        let tasks = Counted(train.tasks_per_step.into(), "task");
+        writeln!(out, "  training  {steps} of {tasks}")?;
     }
     match memory {
         Ok(memory) => write!(out, "{memory}")?,

@@ -2,11 +2,12 @@
 
 use std::io::Write;
 
-use pl_run::evaluation::{EvaluationResult, evaluate};
+use pl_run::evaluation::{EvaluationEnding, EvaluationResult, evaluate};
 
 use crate::app::App;
 use crate::arguments::training::EvaluateArgs;
 use crate::exit::{CommandError, CommandResult};
+use crate::interrupt::give_up_on_signals;
 use crate::output_file::OutputFile;
 use crate::report;
 use crate::stderr;
@@ -15,11 +16,13 @@ use crate::visible;
 pub fn run(app: &App, options: &EvaluateArgs) -> CommandResult {
     let (checked, session) =
         app.open_session(&options.source, &options.machine, options.checkpoint.as_deref())?;
+    // Before the file is created, which is not left unfinished.
+    let stop = give_up_on_signals(app);
     // Before any episode: a path that can't be written is found before hours of playing.
     let mut completions = options.out.as_deref().map(OutputFile::create).transpose()?;
     let mut out = visible::stdout();
     let mut is_written = false;
-    let played = evaluate(&app.host, &checked, &session, |result: &EvaluationResult| -> CommandResult {
+    let played = evaluate(&app.host, &checked, &session, &stop, |result| -> CommandResult {
         let EvaluationResult { report, seconds, tokens, .. } = result;
         // Timings differ from run to run and are not part of the report.
         let rate = *tokens as f64 / seconds;
@@ -35,7 +38,13 @@ pub fn run(app: &App, options: &EvaluateArgs) -> CommandResult {
         }
         Ok(())
     });
-    // The completions of an evaluation that has ended are kept if a later one fails.
+    let played = played.and_then(|ending| match ending {
+        EvaluationEnding::Done => Ok(()),
+        EvaluationEnding::Interrupted => {
+            Err(CommandError::Interrupted("stopped; the evaluation in progress has no result".to_owned()))
+        }
+    });
+    // The completions of an evaluation that has ended are kept if a later one fails or is stopped.
     let saved = completions.filter(|_| is_written || played.is_ok()).map_or(Ok(()), OutputFile::finish);
     played.and(saved)
 }

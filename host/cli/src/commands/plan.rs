@@ -143,16 +143,40 @@ fn parse_phases(text: &str) -> Result<PhaseCosts, CommandError> {
     Ok(costs)
 }
 
+/// Largest cost in seconds, some thirty years. The sums of larger ones lose the smaller ones, and a simulation of infinite sums
+/// would not end.
+const LARGEST_COST: f64 = 1e9;
+
 /// Splits costs at their commas: each part, its name and its value.
 fn parts(text: &str) -> impl Iterator<Item = Result<(&str, &str, f64), CommandError>> {
     text.split(',').map(|part| {
         let (name, value) =
             part.split_once('=').ok_or_else(|| invalid(part, "`NAME=SECONDS` is expected"))?;
         let value = value.trim().parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
-        Ok((part, name.trim(), value.ok_or_else(|| invalid(part, "a number of seconds is expected"))?))
+        let value = value.ok_or_else(|| invalid(part, "a number of seconds is expected"))?;
+        match value <= LARGEST_COST {
+            true => Ok((part, name.trim(), value)),
+            false => Err(invalid(part, &format!("a cost is at most {LARGEST_COST} seconds"))),
+        }
     })
 }
 
 fn invalid(part: &str, problem: &str) -> CommandError {
     CommandError::input(format!("--costs {part}: {problem}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_that_no_simulation_can_add_up_are_refused() {
+        assert!(parse_costs("rollout=1e9,train=1").is_ok() && parse_phases("rollout=1e9,train=1").is_ok());
+        let refused =
+            [parse_costs("rollout=1e308,train=1").err(), parse_phases("rollout=1,train=1e10").err()];
+        for (refused, part) in refused.iter().zip(["rollout=1e308", "train=1e10"]) {
+            let Some(CommandError::Input(why)) = refused else { panic!("{part} is accepted") };
+            assert_eq!(*why, format!("--costs {part}: a cost is at most 1000000000 seconds"));
+        }
+    }
 }

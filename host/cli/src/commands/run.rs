@@ -2,9 +2,10 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
-use pl_run::{ResumeOptions, RunEnding, RunOptions, TrainingRun, select_device};
+use pl_run::{ResumeOptions, RunEnding, RunOptions, TrainingRun, last_checkpoint, select_device};
 use pl_telemetry::RunGauges;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -15,11 +16,18 @@ use crate::commands::{cluster, view};
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::stop_on_signals;
 use crate::panel::PanelState;
+use crate::plan::Counted;
 use crate::stderr;
 
 pub fn run(app: &App, options: &RunArgs) -> CommandResult {
     let host = &app.host;
-    let stop = stop_on_signals(app);
+    // Known from the beginning if a run is resumed, and else once it is created.
+    let shared = Arc::new(options.resume.clone().map_or_else(OnceLock::new, OnceLock::from));
+    let known: Arc<OnceLock<PathBuf>> = Arc::clone(&shared);
+    let stop = stop_on_signals(app, move || match known.get() {
+        Some(folder) => describe_checkpoint(folder),
+        None => "no step was played".to_owned(),
+    });
     let device = select_device(host, options.device.into())?;
     let device_name = if device.is_cuda() { "cuda" } else { "cpu" };
     let cluster = cluster::options(&options.cluster, &["--device", device_name])?;
@@ -47,6 +55,8 @@ pub fn run(app: &App, options: &RunArgs) -> CommandResult {
         }
         (None, None) => return Err(CommandError::input("give a workflow, or --resume DIR")),
     };
+    // That of a resumed run is there already.
+    let _ = shared.set(run.folder().to_path_buf());
     let folder = run.folder().display().to_string();
     stderr::line(&format!("run folder {folder}"));
     stderr::text(&run.memory().to_string());
@@ -87,18 +97,35 @@ impl Drop for MetricsServer {
 
 /// Describes what is left of a run that failed, and how to continue it.
 fn describe_saved(run: &TrainingRun) -> String {
-    let (finished, folder) = (run.finished_steps(), run.folder().display());
-    let steps = if finished == 1 { "step" } else { "steps" };
-    let stopped = format!("the run stopped after {finished} finished {steps}");
-    match run.last_checkpoint() {
+    let finished = Counted(run.finished_steps(), "finished step");
+    format!("the run stopped after {finished}; {}", describe_checkpoint(run.folder()))
+}
+
+/// Describes the last checkpoint in a run folder, and how to continue the run.
+fn describe_checkpoint(run: &Path) -> String {
+    let folder = run.display();
+    match last_checkpoint(run) {
         Ok(Some(step)) => format!(
-            "{stopped}; the checkpoint after step {step} is complete, and what came later is played again by\n  \
+            "the checkpoint after step {step} is complete, and what came later is played again by\n  \
              pl-host run --resume {folder}"
         ),
         Ok(None) => format!(
-            "{stopped}; it has no checkpoint yet, and all of it is played again by\n  \
+            "no checkpoint is complete yet, and the run is played again from its start by\n  \
              pl-host run --resume {folder} --from-start"
         ),
-        Err(error) => format!("{stopped}; its checkpoints can't be read: {error}"),
+        Err(error) => format!("the checkpoints can't be read: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_without_a_checkpoint_is_not_said_to_have_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = describe_checkpoint(folder.path());
+        let command = format!("pl-host run --resume {} --from-start", folder.path().display());
+        assert!(text.starts_with("no checkpoint is complete yet") && text.ends_with(&command), "{text}");
     }
 }

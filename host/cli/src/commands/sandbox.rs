@@ -42,6 +42,7 @@ pub fn run(embedded: Embedded, terminal: &Arc<Terminal>, command: &SandboxComman
 }
 
 fn run_file(app: &App, options: &SandboxRunArgs) -> CommandResult {
+    require_containers(options)?;
     let job = job(options)?;
     let workers = LazyWorkers::for_workflow(&app.host, &settings(options), Path::new(""))?;
     let verdicts = app.host.block_on(workers.execute(vec![job]));
@@ -65,9 +66,31 @@ fn run_file(app: &App, options: &SandboxRunArgs) -> CommandResult {
     }
 }
 
+/// Refuses the options of containers for a backend that has none.
+fn require_containers(options: &SandboxRunArgs) -> CommandResult {
+    let SandboxEngineArgs { image, runtime, endpoints, certificates } = &options.engine;
+    let given: Vec<&str> = [
+        ("--image", image.is_some()),
+        ("--runtime", runtime.is_some()),
+        ("--endpoint", !endpoints.is_empty()),
+        ("--certificates", certificates.is_some()),
+        ("--run", !options.run.is_empty()),
+    ]
+    .into_iter()
+    .filter_map(|(name, is_given)| is_given.then_some(name))
+    .collect();
+    match options.backend {
+        BackendChoice::Wasm if !given.is_empty() => Err(CommandError::input(format!(
+            "{}: the wasm backend has no containers; add `--backend docker`",
+            given.join(", ")
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Runs the jobs of runs that other machines coordinate.
 fn serve(app: &App, options: &SandboxServeArgs) -> CommandResult {
-    let stop = stop_on_signals(app);
+    let stop = stop_on_signals(app, || "its jobs are run again once their leases have ended".to_owned());
     let cores = || std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1));
     let machine = SandboxMachineOptions {
         address: address(&options.server.nats, &options.server.access),
@@ -334,6 +357,25 @@ mod tests {
             Command::Sandbox { command: SandboxCommand::Run(options) } => Some(options),
             _ => None,
         }
+    }
+
+    #[test]
+    fn options_of_containers_need_the_backend_that_has_them() {
+        let given = [
+            "--image=python:3.12",
+            "--runtime=runsc",
+            "--endpoint=unix:///docker.sock",
+            "--certificates=keys",
+            "--run=node,{file}",
+        ];
+        for flag in given {
+            let refused = require_containers(&options(&[flag, "a.py"]).unwrap());
+            let Err(CommandError::Input(why)) = refused else { panic!("{flag} is accepted") };
+            let name = flag.split_once('=').unwrap().0;
+            assert_eq!(why, format!("{name}: the wasm backend has no containers; add `--backend docker`"));
+            assert!(require_containers(&options(&["--backend", "docker", flag, "a.py"]).unwrap()).is_ok());
+        }
+        assert!(require_containers(&options(&["a.py"]).unwrap()).is_ok());
     }
 
     #[test]

@@ -10,7 +10,8 @@ use crate::interrupt::stop_on_signals;
 use crate::stderr;
 
 pub fn run(app: &App, arguments: &WorkerArgs) -> CommandResult {
-    let stop = stop_on_signals(app);
+    let stop =
+        stop_on_signals(app, || "another process does its work again once the lease has ended".to_owned());
     let options = WorkerOptions {
         address: address(&arguments.server.nats, &arguments.server.access),
         run: arguments.run.clone(),

@@ -6,6 +6,8 @@ use pl_run::schedule::simulate::Simulation;
 use pl_run::schedule::simulate::pools::{PhaseCosts, SplitSimulation};
 use serde_json::{Value, json};
 
+use super::Counted;
+
 /// A staleness that all learners have.
 pub struct ComparedSchedule {
     pub by_keys: Simulation,
@@ -51,7 +53,8 @@ impl fmt::Display for SimulationTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has_arrival = self.schedules.iter().any(|one| one.by_arrival.is_some());
         let arrival = if has_arrival { "   order = arrival" } else { "" };
-        writeln!(f, "{} steps, rollouts and training on devices of their own", self.steps)?;
+        let steps = Counted(self.steps, "step");
+        writeln!(f, "{steps}, rollouts and training on devices of their own")?;
         writeln!(f, "  staleness       seconds   speed-up   rollouts idle   training idle{arrival}")?;
         for ComparedSchedule { by_keys, by_arrival } in self.schedules {
             let name = match by_keys.staleness {
@@ -96,9 +99,10 @@ impl SplitTable<'_> {
 
 impl fmt::Display for SplitTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (steps, devices) = (self.steps, self.devices);
+        let devices = self.devices;
         let (sync, bound) = (self.costs.sync_step(devices), self.costs.bound(devices));
-        writeln!(f, "{steps} steps on {devices} devices; sync, phase by phase, takes {sync:.1} s a step")?;
+        let (steps, devices) = (Counted(self.steps, "step"), Counted(devices.into(), "device"));
+        writeln!(f, "{steps} on {devices}; sync, phase by phase, takes {sync:.1} s a step")?;
         writeln!(f, "  staleness   speed-up   devices: rollouts + learners   idle: rollouts, training")?;
         for SplitSimulation { split, simulation, speedup } in self.simulations {
             let mark = if simulation.staleness == self.staleness { '*' } else { ' ' };

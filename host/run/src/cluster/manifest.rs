@@ -62,12 +62,12 @@ pub(super) fn collect(
     // A worker was told the server, and has credentials of its own.
     workflow.cluster = None;
     for plugin in &mut workflow.plugins {
-        if let Some(written) = &mut plugin.path {
-            let located = locate::plugin(checked.plugins.reads(), &checked.folder, written);
+        if let Some(located) = locate::plugin(checked.plugins.reads(), &checked.folder, plugin) {
             let source = located.map_err(Error::NotRead)?;
             // Shipped plugins are the program's own.
             let source = if locate::is_shipped(&source) { source.into() } else { checked.to_open(source) };
-            *written = add(&mut files, &format!("plugins/{}", plugin.name), source);
+            plugin.path = Some(add(&mut files, &format!("plugins/{}", plugin.name), source));
+            plugin.is_name_of_included = false;
         }
     }
     for model in workflow.models.iter_mut().filter(|model| locate::is_path(&model.source)) {

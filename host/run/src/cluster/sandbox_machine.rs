@@ -23,9 +23,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Pause before a job that was lost here is delivered again.
 const GIVE_BACK: Duration = Duration::from_secs(1);
 
-/// Time between two looks at the request to stop.
-const LOOK: Duration = Duration::from_millis(200);
-
 /// Options of a sandbox machine.
 #[derive(Debug, Clone)]
 pub struct SandboxMachineOptions {
@@ -150,7 +147,7 @@ impl Machine {
         loop {
             let next = tokio::select! {
                 next = runner.next() => next,
-                () = requested(stop) => return Ok(()),
+                () = stop.requested() => return Ok(()),
             };
             match next.map_err(|error| Error::cluster(error.into()))? {
                 NextJob::Run(task) => {
@@ -188,12 +185,5 @@ impl Machine {
             }
             Err(error) => tracing::warn!(%error, "a verdict was not sent"),
         }
-    }
-}
-
-/// Waits until a stop is requested.
-async fn requested(stop: &StopRequest) {
-    while !stop.is_requested() {
-        tokio::time::sleep(LOOK).await;
     }
 }

@@ -18,6 +18,14 @@ pub enum LocateError {
         /// Path among the plugins that are shipped with the program.
         shipped: PathBuf,
     },
+    /// A plugin is missing whose path has a folder, so that it is none of the shipped ones.
+    #[error("there is no {}; correct the path{}", local.display(), shipped_hint(shipped))]
+    NoPluginAt {
+        /// Path next to the workflow.
+        local: PathBuf,
+        /// Name of the shipped plugin whose file has the same name.
+        shipped: Option<String>,
+    },
     /// A file or folder is missing.
     #[error("there is no {}; correct the path", .0.display())]
     NoFile(PathBuf),
@@ -50,6 +58,11 @@ pub enum LocateError {
     /// There is no cache folder.
     #[error(transparent)]
     Cache(#[from] pl_toolchain::Error),
+}
+
+fn shipped_hint(shipped: &Option<String>) -> String {
+    let hint = |name: &String| format!(", or write {name:?} for the plugin that is shipped with pl-host");
+    shipped.as_ref().map(hint).unwrap_or_default()
 }
 
 /// Returns what makes a fetched model of a name.

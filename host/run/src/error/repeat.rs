@@ -10,6 +10,9 @@ pub enum RepeatError {
     /// Nothing in the run depends on timing.
     #[error("only a run with `order = arrival` or `in_flight` repeats the schedule of another one")]
     NothingToRepeat,
+    /// The run has other tasks and samples.
+    #[error("its seed is {recorded}, and that of this run is {seed}; `--seed {recorded}` repeats it")]
+    OtherSeed { recorded: u64, seed: u64 },
     /// The run's settings lead to another schedule.
     #[error("it has other {settings} than this run; set them as they were")]
     OtherSettings { settings: String },

@@ -44,6 +44,21 @@ fn settings_that_steps_depend_on_are_refused() {
 }
 
 #[test]
+fn a_changed_task_file_is_named_once_for_all_that_read_it() {
+    let more = "\nevaluate one { tasks = \"tasks.jsonl\" }\nevaluate two { tasks = \"tasks.jsonl\" }\n";
+    let workflow = Workflow::new("tree-l2.mas", more);
+    let file = workflow.path("tasks.jsonl");
+    std::fs::write(&file, "{\"topic\":\"sea\"}\n").unwrap();
+    let run = workflow.run(&["train.steps=1"]);
+    std::fs::write(&file, "{\"topic\":\"sky\"}\n").unwrap();
+    let error = resume(&run, &["train.steps=2"]).unwrap_err();
+    assert!(matches!(&error, Error::Changed { differences, .. } if differences.len() == 1), "{error}");
+    let message = error.to_string();
+    assert!(message.contains("data one, two: ") && message.contains("tasks.jsonl has changed"), "{message}");
+    assert!(message.ends_with("hint: restore what the run began with, or begin a new run"), "{message}");
+}
+
+#[test]
 fn scores_of_a_changed_evaluation_start_anew() {
     let workflow = Workflow::new("tree-l2.mas", "");
     let run = workflow.run(&["train.steps=2", "held_out.every=1", "train.keep_checkpoints=1"]);

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use pl_run::replay::Replayer;
 use pl_run::{
     CheckedWorkflow, DevicePreference, Error, ResumeOptions, RunEnding, RunOptions, StopRequest, TrainingRun,
-    select_device,
+    last_checkpoint, select_device,
 };
 
 use crate::support::{Workflow, host, metrics, parse, resume};
@@ -68,9 +69,9 @@ fn a_run_without_its_checkpoints_starts_again_only_if_that_is_asked_for() {
     let device = select_device(&host, DevicePreference::Cpu).unwrap();
     let options = ResumeOptions { from_start: true, ..ResumeOptions::default() };
     let mut run = TrainingRun::resume(&host, &root, device, &options).unwrap();
-    assert_eq!(run.last_checkpoint().unwrap(), None);
+    assert_eq!(last_checkpoint(run.folder()).unwrap(), None);
     assert_eq!(run.train(&StopRequest::default()).unwrap(), RunEnding::Done);
-    assert_eq!(run.last_checkpoint().unwrap(), Some(2));
+    assert_eq!(last_checkpoint(run.folder()).unwrap(), Some(2));
     assert_eq!(metrics(&root, "step"), metrics_before);
 }
 
@@ -105,6 +106,10 @@ fn a_folder_that_is_not_a_run_is_not_touched() {
     let message = resume(&root, &[]).unwrap_err().to_string();
     assert!(message.contains("it has no workflow.json") && message.contains("--out"), "{message}");
     assert_eq!(files(&root).len(), 1);
+    // A link is only of interest in a run.
+    std::os::unix::fs::symlink("cat.png", root.join("link")).unwrap();
+    let refused = Replayer::new(&host(), &root, &BTreeMap::new(), true).map(|_| ()).unwrap_err();
+    assert!(matches!(&refused, Error::RunFolder(pl_record::Error::NoRun { .. })), "{refused}");
 }
 
 #[test]

@@ -353,6 +353,12 @@ fn tasks_that_end_first_are_trained_on_first_and_the_order_can_be_repeated() {
         assert_same_results(&workflow.path("first"), &workflow.path("again"), policies);
         let error = run("other", &["train.tasks_per_step=2"], 1, Some("first")).unwrap_err().to_string();
         assert!(error.contains("can't repeat the schedule of") && error.contains("has 3 tasks"), "{error}");
+        // The same tasks and samples take the same seed.
+        let lock = workflow.path("first/lock.json");
+        let text = std::fs::read_to_string(&lock).unwrap();
+        std::fs::write(&lock, text.replace(r#""seed": 1"#, r#""seed": 7"#)).unwrap();
+        let error = run("other", &[], 1, Some("first")).unwrap_err().to_string();
+        assert!(error.contains("its seed is 7, and that of this run is 1"), "{error}");
         assert!(!workflow.path("other").exists());
     }
 }

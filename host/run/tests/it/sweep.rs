@@ -30,11 +30,11 @@ fn a_sweep_trains_every_combination_and_continues_where_it_stopped() {
     let stop = StopRequest::default();
     stop.request();
     assert_eq!(run(&sweep, &stop).unwrap(), RunEnding::Interrupted);
-    assert!(sweep.results().unwrap().iter().all(|cell| cell.finished == 0));
+    assert!(sweep.results(&host()).unwrap().iter().all(|cell| cell.finished == 0));
     assert_eq!(run(&sweep, &StopRequest::default()).unwrap(), RunEnding::Done);
     let first = workflow.path("sweep/train.learning_rate=0.01,seed=1");
     assert_eq!(metrics(&first, "step").len(), 2);
-    let results = sweep.results().unwrap();
+    let results = sweep.results(&host()).unwrap();
     assert_eq!(results.len(), 2);
     for cell in &results {
         assert_eq!(cell.finished, 2);
@@ -51,6 +51,90 @@ fn a_sweep_trains_every_combination_and_continues_where_it_stopped() {
     let error = run(&other, &StopRequest::default()).unwrap_err();
     assert!(matches!(error, Error::OtherSweep { .. }), "{error}");
     assert!(error.to_string().contains("train.epochs"), "{error}");
+}
+
+#[test]
+fn a_sweep_with_more_steps_continues_its_runs() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let short = Sweep { grid: Vec::new(), seeds: vec![1], ..sweep(&workflow, &[]) };
+    let with = |given: &[&str], seeds: &[u64]| Sweep {
+        given: parse(&[&["train.lr_schedule=constant"], given].concat()),
+        seeds: seeds.to_vec(),
+        ..short.clone()
+    };
+    let finished = |sweep: &Sweep| sweep.results(&host()).unwrap()[0].finished;
+    let steps = |seed: u64| metrics(&workflow.path(&format!("sweep/seed={seed}")), "step").len();
+    run(&short, &StopRequest::default()).unwrap();
+    assert_eq!((finished(&short), steps(1)), (1, 1));
+    let long = with(&["train.steps=2", "held_out.every=1"], &[1, 2]);
+    // A shorter run is none of them.
+    assert_eq!(finished(&long), 0);
+    assert_eq!(run(&long, &StopRequest::default()).unwrap(), RunEnding::Done);
+    assert_eq!((finished(&long), steps(1), steps(2)), (2, 2, 2));
+    // In the file, not on the command line: the runs were started with another number there.
+    let text = std::fs::read_to_string(&workflow.file).unwrap();
+    std::fs::write(&workflow.file, text.replace("steps = 6", "steps = 3")).unwrap();
+    let edited = with(&["held_out.every=1"], &[1]);
+    run(&edited, &StopRequest::default()).unwrap();
+    assert_eq!((finished(&edited), steps(1)), (1, 3));
+    let refused = |sweep: &Sweep| {
+        let error = run(sweep, &StopRequest::default()).unwrap_err();
+        assert!(matches!(error, Error::OtherSweep { .. }), "{error}");
+        error.to_string()
+    };
+    let limit = refused(&with(&["held_out.every=1", "held_out.limit=1"], &[1]));
+    let expected = "evaluations.held_out.limit: the run was started with 2, now it is 1";
+    assert!(limit.contains("seed=1") && limit.contains(expected), "{limit}");
+    let shorter = refused(&with(&["held_out.every=1", "train.steps=2"], &[1]));
+    assert!(shorter.contains("3 steps are finished, so it can't be 2"), "{shorter}");
+    // The learning rates of a finished step can depend on the number of steps.
+    let cosine =
+        |steps: &str| Sweep { given: parse(&[steps]), folder: workflow.path("cosine"), ..short.clone() };
+    run(&cosine("train.steps=1"), &StopRequest::default()).unwrap();
+    let stretched = refused(&cosine("train.steps=2"));
+    assert!(stretched.contains("train.steps: the run was started with 1, now it is 2"), "{stretched}");
+}
+
+#[test]
+fn changed_data_are_no_part_of_a_sweep_and_shown_by_a_comparison() {
+    let workflow =
+        Workflow::new("tree-l2.mas", "\nevaluate file { every = 1; tasks = \"tasks.jsonl\"; limit = 1 }\n");
+    let tasks = |topic: &str| {
+        std::fs::write(workflow.path("tasks.jsonl"), format!("{{\"topic\":\"{topic}\"}}\n")).unwrap();
+    };
+    tasks("sea");
+    let sweep = Sweep { grid: Vec::new(), seeds: vec![1], ..sweep(&workflow, &[]) };
+    for _ in 0..2 {
+        assert_eq!(run(&sweep, &StopRequest::default()).unwrap(), RunEnding::Done);
+    }
+    tasks("sky");
+    // Noticed before the run of the other seed starts.
+    let both = Sweep { seeds: vec![2, 1], ..sweep };
+    let error = run(&both, &StopRequest::default()).unwrap_err();
+    assert!(matches!(error, Error::OtherSweep { .. }), "{error}");
+    assert!(error.to_string().contains("  data file: "), "{error}");
+    assert!(!workflow.path("sweep/seed=2").exists());
+    workflow.try_run("other", &["train.steps=1", "train.lr_schedule=constant"]).unwrap();
+    let comparison = RunComparison::new(&[workflow.path("sweep/seed=1"), workflow.path("other")]).unwrap();
+    let paths: Vec<&str> = comparison.settings.iter().map(|setting| setting.path.as_str()).collect();
+    assert_eq!(paths, ["data file"]);
+}
+
+#[test]
+fn a_sweep_with_a_run_twice_does_not_start() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let once = sweep(&workflow, &[]);
+    let axis = |axis: &str| vec![axis.parse().unwrap()];
+    let same_value = "train.learning_rate=[1e-4, 0.0001]";
+    for twice in [
+        Sweep { seeds: vec![1, 1], ..once.clone() },
+        Sweep { grid: axis(same_value), ..once.clone() },
+        Sweep { grid: [once.grid.clone(), axis("train.learning_rate=[0.1]")].concat(), ..once },
+    ] {
+        let error = run(&twice, &StopRequest::default()).unwrap_err();
+        assert!(matches!(error, Error::Repetition(_)) && error.is_input(), "{error}");
+        assert!(!twice.folder.exists());
+    }
 }
 
 #[test]
