@@ -38,9 +38,9 @@ impl Resolver<'_, '_, '_> {
 
     /// Returns true if a block in an included file of another folder has a path as a file name alone.
     fn is_name_of_included(&self, path: &str, block: &Block) -> bool {
-        let written = Path::new(path).file_name().and_then(|name| name.to_str());
-        let Some((name, value)) = written.zip(block.value.as_ref()) else { return false };
-        name != path && self.scope.path_from(value.location, name) == Path::new(path)
+        let Some(Value { kind: ValueKind::Text(written), location }) = &block.value else { return false };
+        let is_name = Path::new(written).file_name().is_some_and(|name| name == written.as_str());
+        is_name && written != path && self.scope.path_from(*location, written) == Path::new(path)
     }
 
     /// Returns the grants of a plugin block, `None` if an error was reported, and the location of the granted policies.

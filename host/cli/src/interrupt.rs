@@ -38,6 +38,7 @@ pub fn give_up_on_signals(app: &App) -> StopRequest {
         if request.request() {
             end_at_once();
         }
+        stderr::line("stopping; Ctrl-C again ends at once");
     });
     stop
 }
@@ -65,9 +66,13 @@ fn on_signals(
     consequence: &'static str,
     mut signalled: impl FnMut(SignalKind) + Send + 'static,
 ) {
+    // From here on, no signal ends the program by itself.
+    let both = {
+        let _entered = host.handle().enter();
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    };
     host.handle().spawn(async move {
-        let (Ok(mut int), Ok(mut term)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-        else {
+        let (Ok(mut int), Ok(mut term)) = both else {
             tracing::warn!("signals can't be handled: {consequence}");
             // Keeps what `signalled` owns: the end of a channel would look like a signal.
             return std::future::pending().await;

@@ -89,7 +89,7 @@ pub enum Error {
     )]
     NoSudoku { path: PathBuf, line: usize },
     /// A file of JSON has several lists.
-    #[error("{} has the lists {}: which has the records?", path.display(), names.join(", "))]
+    #[error("{} has the lists {}: keep only that of the records", path.display(), names.join(", "))]
     SeveralLists { path: PathBuf, names: Vec<String> },
     /// A record is not an object.
     #[error("{}, record {record} is not an object", path.display())]

@@ -243,7 +243,8 @@ fn size(value: &Value) -> u64 {
 /// Reads a text file by what it begins with: `;` before levels of Sokoban in the form of Boxoban, `{` before records on lines,
 /// anything else before Sudokus.
 fn plain_text(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
-    match without_mark(text).trim_start().chars().next() {
+    let text = without_mark(text);
+    match text.trim_start().chars().next() {
         Some(';') => Ok(rooms(text)),
         Some('{') => lines(path, text),
         _ => sudoku::records(path, text),
@@ -417,9 +418,15 @@ mod tests {
         let folder = folder(&[
             ("rooms.txt", b"; 0\n####\n#@$#\n####\n\n; 1\n###\n#.#\n###\n"),
             ("sudokus.txt", b"# two\n1.3434.221.3432.\n\n1.3434.221.343..,1234341221434321\n"),
+            ("mark.txt", b"\xef\xbb\xbf1.3434.221.3432.\n1.3434.221.343..\n"),
             ("records.txt", b"{\"puzzle\": 1}\n{\"puzzle\": 2}\n"),
         ]);
-        for (name, field) in [("rooms.txt", "room"), ("sudokus.txt", "puzzle"), ("records.txt", "puzzle")] {
+        for (name, field) in [
+            ("rooms.txt", "room"),
+            ("sudokus.txt", "puzzle"),
+            ("mark.txt", "puzzle"),
+            ("records.txt", "puzzle"),
+        ] {
             let path = folder.path().join(name);
             let records = read_file(&path).unwrap();
             assert!(records.len() == 2 && records.iter().all(|record| record.contains_key(field)), "{name}");
@@ -441,7 +448,7 @@ mod tests {
         let message = |name: &str| read_file(folder.path().join(name)).unwrap_err().to_string();
         assert!(message("x.jsonl").contains("x.jsonl, record 2: EOF"), "{}", message("x.jsonl"));
         assert!(message("y.json").ends_with("record 1 is not an object"));
-        assert!(message("lists.json").ends_with("the lists tags, data: which has the records?"));
+        assert!(message("lists.json").ends_with("the lists tags, data: keep only that of the records"));
         assert!(message("number.jsonl").contains("record 1: a whole number of 23 digits"));
         assert!(message("z.parquet").contains("can't be read as Parquet"));
         assert!(message("a.jsonl").ends_with("record 1 is not an object"));

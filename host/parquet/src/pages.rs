@@ -86,15 +86,16 @@ fn check_names(schema: &SchemaDescriptor) -> Result<(), Error> {
     }
 }
 
-/// Checks that a column is packed in a form whose unpacked size is bounded by what its pages state. The library unpacks others, GZIP
-/// among them, without a bound.
+/// Checks that a column is packed in a form that the library unpacks no further than its pages state.
 fn check_packing(column: &ColumnChunkMetaData) -> Result<(), Error> {
-    match column.compression() {
-        Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_) => Ok(()),
-        other => Err(Error::Refused(format!(
-            "its pages are packed with {other}: SNAPPY, ZSTD and UNCOMPRESSED are read"
-        ))),
-    }
+    let name = match column.compression() {
+        Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_) => return Ok(()),
+        Compression::GZIP(_) => "GZIP",
+        Compression::BROTLI(_) => "BROTLI",
+        Compression::LZO => "LZO",
+        Compression::LZ4 | Compression::LZ4_RAW => "LZ4",
+    };
+    Err(Error::Refused(format!("its pages are packed with {name}: write it again with SNAPPY or ZSTD")))
 }
 
 /// Returns where a column begins and how many bytes it has.

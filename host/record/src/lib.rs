@@ -55,7 +55,7 @@ pub use error::Error;
 pub use event_file::EventFile;
 pub use folder::{FinishedSteps, LogLengths, RunFolder};
 pub use jsonl::{AppendLog, read_jsonl};
-pub use lock::{Lock, hash_file, hash_folder};
+pub use lock::{Lock, first_digits, hash_file, hash_folder};
 pub use lock_holder::LockHolder;
 pub use run_lock::RunLock;
 pub use scalars::scalars;

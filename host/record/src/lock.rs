@@ -130,7 +130,7 @@ impl Lock {
 }
 
 /// Returns the first digits of a hash, for people.
-fn first_digits(hash: &str) -> &str {
+pub fn first_digits(hash: &str) -> &str {
     hash.get(..12).unwrap_or(hash)
 }
 

@@ -42,6 +42,7 @@ impl EpisodeContext {
             stage: fault.stage.to_owned(),
             cause: fault.cause.clone(),
             reproducible: fault.reproducible,
+            is_task_refused: fault.is_task_refused,
         }
     }
 }

@@ -26,6 +26,9 @@ pub struct EpisodeFailure {
     pub cause: String,
     /// False if a wall clock, not the code, caused it: another run may differ.
     pub reproducible: bool,
+    /// True if the environment refuses the task.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_task_refused: bool,
 }
 
 impl EpisodeFailure {

@@ -11,11 +11,13 @@ pub struct Fault {
     pub cause: String,
     /// False if a wall clock, not the code, caused it.
     pub reproducible: bool,
+    /// True if the environment refuses the task.
+    pub is_task_refused: bool,
 }
 
 impl Fault {
     pub fn new(stage: &'static str, cause: impl ToString) -> Fault {
-        Fault { agent: None, stage, cause: cause.to_string(), reproducible: true }
+        Fault { agent: None, stage, cause: cause.to_string(), reproducible: true, is_task_refused: false }
     }
 
     pub fn for_agent(agent: &str, stage: &'static str, cause: impl ToString) -> Fault {

@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use pl_plugin::call_log::CallLog;
 use pl_plugin::{
-    Completion, DrawingForm, Outcome, PromptRequest, RandomStream, Scores, Snapshot, Task, ToolCall, Turn,
+    Completion, DrawingForm, Outcome, PromptRequest, RandomStream, RefusalKind, Scores, Snapshot, Task,
+    ToolCall, Turn,
 };
 
 use crate::components::{Agent, Environment, Episode, Reward, TaskGenerator};
@@ -17,7 +18,8 @@ fn fault(stage: &'static str) -> impl FnOnce(pl_plugin::Error) -> Fault {
             Some((_, message)) => message.to_owned(),
             None => error.to_string(),
         };
-        Fault { agent: None, stage, cause, reproducible }
+        let is_task_refused = matches!(error.refusal(), Some((RefusalKind::Task, _)));
+        Fault { agent: None, stage, cause, reproducible, is_task_refused }
     }
 }
 

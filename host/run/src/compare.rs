@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pl_record::{Lock, RunFolder, settings_by_path};
+use pl_record::{Lock, RunFolder, first_digits, settings_by_path};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -11,9 +11,6 @@ use crate::error::Error;
 use crate::results::{EvaluationResults, read_evaluations};
 use crate::stored::StoredWorkflow;
 use crate::training::finished_steps;
-
-/// Number of characters of a hash that are shown.
-const SHORT_HASH: usize = 12;
 
 /// Comparison of some runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -79,9 +76,8 @@ fn inputs(lock: &Lock) -> impl Iterator<Item = (String, Value)> {
         ("from of policy", &lock.starts),
         ("data", &lock.data),
     ];
-    let short = |hash: &String| hash.chars().take(SHORT_HASH).collect::<String>();
     kinds.into_iter().flat_map(move |(kind, hashes)| {
-        hashes.iter().map(move |(name, hash)| (format!("{kind} {name}"), short(hash).into()))
+        hashes.iter().map(move |(name, hash)| (format!("{kind} {name}"), first_digits(hash).into()))
     })
 }
 

@@ -6,6 +6,7 @@ pub mod devices;
 pub mod locate;
 pub mod plugin;
 pub mod repeat;
+pub mod repetition;
 pub mod stored;
 
 use std::path::PathBuf;
@@ -19,10 +20,10 @@ use self::devices::DevicesUnavailable;
 use self::locate::LocateError;
 use self::plugin::PluginError;
 use self::repeat::RepeatError;
+use self::repetition::Repetition;
 use self::stored::InvalidWorkflow;
 use crate::diagnostics::Diagnostics;
 use crate::permissions::{PermissionRequest, flags};
-use crate::sweep::Repetition;
 
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -124,7 +125,7 @@ pub enum Error {
     /// The one episode that is played failed.
     #[error("the episode failed: {cause}")]
     Episode { cause: String },
-    /// The environment can't start with the one task that is played.
+    /// The environment refuses the one task that is played.
     #[error("the episode failed: start: {cause}")]
     Task { cause: String },
     /// The run folder can't be read as a run.

@@ -80,6 +80,7 @@ pub use error::cuda::CudaUnavailable;
 pub use error::locate::{LocateError, MissingData};
 pub use error::plugin::PluginError;
 pub use error::repeat::RepeatError;
+pub use error::repetition::Repetition;
 pub use error::stored::InvalidWorkflow;
 pub use generation::{ControlError, RuntimeAdapters, RuntimeControl};
 pub use host::{Embedded, Host, build_engine, plugin_engine};

@@ -38,7 +38,7 @@ impl Player {
     /// Plays one episode whose events go to `events`. Dropping the future ends the episode.
     ///
     /// # Errors
-    /// [`Error::Task`] if the environment can't start with the task; others if the episode can't be played.
+    /// [`Error::Task`] if the environment refuses the task; others if the episode can't be played.
     pub async fn play(
         &self,
         seed: u64,
@@ -66,10 +66,10 @@ impl Player {
             run: None,
             episode: None,
         })?;
-        if let (true, Some(EpisodeFailure { agent, stage, cause, reproducible, .. })) =
+        if let (true, Some(EpisodeFailure { agent, stage, cause, is_task_refused, .. })) =
             (batch.episodes.is_empty(), batch.failures.first())
         {
-            if stage == "start" && *reproducible {
+            if *is_task_refused {
                 return Err(Error::Task { cause: cause.clone() });
             }
             let agent = agent.as_ref().map(|agent| format!("agent {agent}, ")).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pl_record::{Lock, RunFolder};
+use pl_record::{Lock, RunFolder, first_digits};
 use tch::Device;
 
 use crate::error::Error;
@@ -36,8 +36,8 @@ pub fn open_run(
 /// With `trust`, a run of somebody else may use the components and folders that it names.
 ///
 /// # Errors
-/// [`Error::RunFolder`] if the folder is not that of a run; [`Error::ForeignRun`]; [`Error::NotAllowed`] if it needs more than its start was allowed; if a plugin is another build
-/// than the run was played with, or the run has no such plugin.
+/// [`Error::RunFolder`] if the folder is not that of a run; [`Error::ForeignRun`]; [`Error::NotAllowed`] if it needs more than
+/// its start was allowed; if a plugin is another build than the run was played with, or the run has no such plugin.
 pub(crate) fn open_recorded(
     host: &Host,
     run: &Path,
@@ -97,12 +97,11 @@ fn check_builds(
             Some(path) => path.display().to_string(),
             None => "the one built into this pl-host".to_owned(),
         };
-        let digits = |hash: &str| hash.chars().take(12).collect::<String>();
         return Err(Error::OtherBuild {
             plugin: name.clone(),
             place,
-            found: digits(&found),
-            recorded: digits(recorded),
+            found: first_digits(&found).to_owned(),
+            recorded: first_digits(recorded).to_owned(),
         });
     }
     let grants = checked.plugins.grants(blocks);

@@ -24,8 +24,6 @@ use crate::workflow::CheckedWorkflow;
 use self::remaining::{Remaining, Wanted, is_run, planned_steps};
 use self::repetitions::refuse_repetitions;
 
-pub use self::repetitions::Repetition;
-
 /// Largest number of characters of a folder's name before the seed. File systems allow 255 bytes in all.
 const LONGEST_NAME: usize = 128;
 
@@ -161,28 +159,53 @@ impl Sweep {
         cells
     }
 
-    /// Trains every combination with every seed, or until a stop is requested. The whole grid, and the runs that are in the
-    /// folder, are checked before the first run starts.
+    /// Checks the workflows of all combinations.
     ///
     /// # Errors
-    /// If a run is asked for several times ([`Error::Repetition`]), a combination is not a valid workflow, a run in the folder
-    /// is of another workflow or had other data ([`Error::OtherSweep`]), or a run fails.
-    pub fn run(&self, host: &Host, device: Device, stop: &StopRequest) -> Result<RunEnding, Error> {
+    /// If a run is asked for several times ([`Error::Repetition`]), or a combination is not a valid workflow.
+    pub fn check(&self, host: &Host) -> Result<CheckedSweep, Error> {
         refuse_repetitions(&self.seeds, &self.grid)?;
-        let mut checked = self
-            .cells()
-            .into_iter()
-            .map(|cell| Ok((Wanted::new(self.check(host, &cell)?), cell)))
-            .collect::<Result<Vec<_>, Error>>()?;
-        let mut remaining = Vec::with_capacity(checked.len() * self.seeds.len());
+        let cells = self.cells().into_iter().map(|cell| Ok((Wanted::new(self.open(host, &cell)?), cell)));
+        let cells = cells.collect::<Result<_, Error>>()?;
+        Ok(CheckedSweep { cells, seeds: self.seeds.clone(), folder: self.folder.clone() })
+    }
+
+    fn open(&self, host: &Host, cell: &SweepCell) -> Result<CheckedWorkflow, Error> {
+        let mut given = self.given.clone();
+        for setting in &cell.settings {
+            let parsed = setting.parse::<Override>().map_err(|error| Error::GridSetting {
+                setting: setting.clone(),
+                problem: error.to_string(),
+            })?;
+            given.push(Override { shown: format!("--grid {setting}"), ..parsed });
+        }
+        CheckedWorkflow::open(host, &self.file, &given)
+    }
+}
+
+/// A sweep whose workflows were read and checked. What changes in their files afterwards has no effect on it.
+pub struct CheckedSweep {
+    cells: Vec<(Wanted, SweepCell)>,
+    seeds: Vec<u64>,
+    folder: PathBuf,
+}
+
+impl CheckedSweep {
+    /// Trains every combination with every seed, or until a stop is requested. The runs that are in the folder are checked
+    /// before the first one starts.
+    ///
+    /// # Errors
+    /// If a run in the folder is of another workflow or had other data ([`Error::OtherSweep`]), or a run fails.
+    pub fn run(&mut self, host: &Host, device: Device, stop: &StopRequest) -> Result<RunEnding, Error> {
+        let mut remaining = Vec::with_capacity(self.cells.len() * self.seeds.len());
         for &seed in &self.seeds {
-            for (wanted, cell) in &mut checked {
+            for (wanted, cell) in &mut self.cells {
                 remaining.push(wanted.remaining(host, &self.folder.join(cell.folder_name(seed)))?);
             }
         }
         let total = remaining.len();
         // Seeds are the outer loop: the first results of all cells come early.
-        let runs = self.seeds.iter().flat_map(|&seed| checked.iter().map(move |one| (seed, one)));
+        let runs = self.seeds.iter().flat_map(|&seed| self.cells.iter().map(move |one| (seed, one)));
         for ((index, remaining), (seed, (wanted, cell))) in remaining.into_iter().enumerate().zip(runs) {
             let name = cell.folder_name(seed);
             let root = self.folder.join(&name);
@@ -205,28 +228,16 @@ impl Sweep {
         Ok(RunEnding::Done)
     }
 
-    fn check(&self, host: &Host, cell: &SweepCell) -> Result<CheckedWorkflow, Error> {
-        let mut given = self.given.clone();
-        for setting in &cell.settings {
-            let parsed = setting.parse::<Override>().map_err(|error| Error::GridSetting {
-                setting: setting.clone(),
-                problem: error.to_string(),
-            })?;
-            given.push(Override { shown: format!("--grid {setting}"), ..parsed });
-        }
-        CheckedWorkflow::open(host, &self.file, &given)
-    }
-
     /// Returns the results of all cells so far: those of the runs that have all of the steps that are wanted.
     ///
     /// # Errors
-    /// If a combination is not a valid workflow, or the metrics of a run can't be read.
-    pub fn results(&self, host: &Host) -> Result<Vec<CellResults>, Error> {
-        self.cells().into_iter().map(|cell| self.cell_results(host, cell)).collect()
+    /// If the metrics of a run can't be read.
+    pub fn results(&self) -> Result<Vec<CellResults>, Error> {
+        self.cells.iter().map(|(wanted, cell)| self.cell_results(wanted, cell)).collect()
     }
 
-    fn cell_results(&self, host: &Host, cell: SweepCell) -> Result<CellResults, Error> {
-        let steps = planned_steps(&self.check(host, &cell)?.workflow);
+    fn cell_results(&self, wanted: &Wanted, cell: &SweepCell) -> Result<CellResults, Error> {
+        let steps = planned_steps(&wanted.workflow.workflow);
         let mut runs = Vec::new();
         for &seed in &self.seeds {
             let root = self.folder.join(cell.folder_name(seed));
@@ -234,7 +245,7 @@ impl Sweep {
                 runs.push(read_evaluations(&root)?);
             }
         }
-        Ok(CellResults { cell, finished: runs.len(), evaluations: cell_evaluations(&runs) })
+        Ok(CellResults { cell: cell.clone(), finished: runs.len(), evaluations: cell_evaluations(&runs) })
     }
 }
 

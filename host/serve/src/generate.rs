@@ -47,6 +47,11 @@ struct SamplingParams {
     sampling_params: SamplingFields,
 }
 
+/// Adds to an error's field that it is one of `sampling_params`.
+fn in_params(error: ApiError) -> ApiError {
+    ApiError { param: error.param.map(|field| format!("sampling_params.{field}")), ..error }
+}
+
 pub(crate) async fn generate(
     State(service): State<Arc<Service>>,
     headers: HeaderMap,
@@ -61,7 +66,7 @@ pub(crate) async fn generate(
     logprobs::check_count("sampling_params.logprobs", params.logprobs)?;
     let seeds = match &params.seeds {
         Some(seeds) => seeds.iter().map(|seed| parse_seed(seed)).collect::<Result<Vec<_>, _>>()?,
-        None => sampling.seeds(0, sampling.count()?),
+        None => sampling.seeds(0, sampling.count().map_err(in_params)?),
     };
     service.check_count(seeds.len())?;
     let prompt: Arc<[u32]> = asked.token_ids.into();
@@ -69,15 +74,15 @@ pub(crate) async fn generate(
         policy: model.policy,
         prompt: Arc::clone(&prompt),
         seeds,
-        max_tokens: model.room(prompt.len(), sampling.token_limit()?)?,
-        sampling: sampling.distribution()?,
+        max_tokens: model.room(prompt.len(), sampling.token_limit().map_err(in_params)?)?,
+        sampling: sampling.distribution().map_err(in_params)?,
         stop: sampling.stop_strings(),
         stop_ids: sampling.stop_token_ids.clone().unwrap_or_default().into(),
         top_logprobs: params.logprobs.unwrap_or(0),
         listener: None,
     };
     let permit = service.admit()?;
-    let completions = service.generate(request, permit).await?;
+    let completions = service.generate(request, permit).await.map_err(in_params)?;
     let with_logprobs = params.logprobs.is_some();
     let choices: Vec<Value> = completions
         .iter()

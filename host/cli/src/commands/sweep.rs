@@ -27,8 +27,12 @@ pub fn run(app: &App, options: &SweepArgs) -> CommandResult {
         folder: options.out.clone().unwrap_or_else(|| default_folder(&file)),
         file,
     };
-    let ending = app.with_consent(|| sweep.run(&app.host, device, &stop))?;
-    let results = sweep.results(&app.host)?;
+    let (checked, ending) = app.with_consent(|| {
+        let mut checked = sweep.check(&app.host)?;
+        let ending = checked.run(&app.host, device, &stop)?;
+        Ok((checked, ending))
+    })?;
+    let results = checked.results()?;
     let mut out = visible::stdout();
     if options.json {
         writeln!(out, "{}", serde_json::to_string(&results).map_err(CommandError::failed)?)?;

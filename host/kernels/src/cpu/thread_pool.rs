@@ -68,7 +68,7 @@ impl Remaining {
 struct Shared {
     /// Number of the loop, its open bit, and the number of workers in it.
     state: AtomicU64,
-    /// Of each thread.
+    /// Iterations that are left, by thread.
     remaining: Vec<Remaining>,
     task: UnsafeCell<LoopTask>,
     panicked: AtomicBool,
@@ -183,8 +183,8 @@ impl Shared {
     /// Divides the iterations of a loop among all threads.
     fn share_out(&self, count: usize) {
         let threads = self.remaining.len();
-        // At most `count`, which is below 2^32.
-        let bound = |thread: usize| (count * thread / threads) as u32;
+        // At most `count`, which is below 2^32. The calling thread, which always takes part, has an iteration if there is one.
+        let bound = |thread: usize| (count * thread).div_ceil(threads) as u32;
         for (thread, remaining) in self.remaining.iter().enumerate() {
             remaining.set(bound(thread), bound(thread + 1));
         }

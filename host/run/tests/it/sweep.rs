@@ -20,7 +20,7 @@ fn sweep(workflow: &Workflow, given: &[&str]) -> Sweep {
 fn run(sweep: &Sweep, stop: &StopRequest) -> Result<RunEnding, Error> {
     let host = host();
     let device = select_device(&host, DevicePreference::Cpu)?;
-    sweep.run(&host, device, stop)
+    sweep.check(&host)?.run(&host, device, stop)
 }
 
 #[test]
@@ -30,11 +30,11 @@ fn a_sweep_trains_every_combination_and_continues_where_it_stopped() {
     let stop = StopRequest::default();
     stop.request();
     assert_eq!(run(&sweep, &stop).unwrap(), RunEnding::Interrupted);
-    assert!(sweep.results(&host()).unwrap().iter().all(|cell| cell.finished == 0));
+    assert!(sweep.check(&host()).unwrap().results().unwrap().iter().all(|cell| cell.finished == 0));
     assert_eq!(run(&sweep, &StopRequest::default()).unwrap(), RunEnding::Done);
     let first = workflow.path("sweep/train.learning_rate=0.01,seed=1");
     assert_eq!(metrics(&first, "step").len(), 2);
-    let results = sweep.results(&host()).unwrap();
+    let results = sweep.check(&host()).unwrap().results().unwrap();
     assert_eq!(results.len(), 2);
     for cell in &results {
         assert_eq!(cell.finished, 2);
@@ -62,7 +62,7 @@ fn a_sweep_with_more_steps_continues_its_runs() {
         seeds: seeds.to_vec(),
         ..short.clone()
     };
-    let finished = |sweep: &Sweep| sweep.results(&host()).unwrap()[0].finished;
+    let finished = |sweep: &Sweep| sweep.check(&host()).unwrap().results().unwrap()[0].finished;
     let steps = |seed: u64| metrics(&workflow.path(&format!("sweep/seed={seed}")), "step").len();
     run(&short, &StopRequest::default()).unwrap();
     assert_eq!((finished(&short), steps(1)), (1, 1));

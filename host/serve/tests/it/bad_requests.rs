@@ -103,10 +103,15 @@ fn errors_of_types_and_ranges_name_the_field() {
     };
     assert_error(&complete(Value::Null), 400, invalid, Some("prompt"), "`prompt` is missing");
     assert_error(&complete(json!(5)), 400, invalid, Some("prompt"), "expected a text, a list of texts");
-    let params = json!({ "min_p": "low" });
-    let body = json!({ "model": "letters", "token_ids": [1], "sampling_params": params });
-    let answered = server.post("/inference/v1/generate", &body);
-    assert_error(&answered, 400, invalid, Some("sampling_params.min_p"), "invalid type");
+    for (params, param, problem) in [
+        (json!({ "min_p": "low" }), "sampling_params.min_p", "invalid type"),
+        (json!({ "top_p": 0 }), "sampling_params.top_p", "it must be"),
+        (json!({ "max_tokens": 0 }), "sampling_params.max_tokens", "it must be"),
+    ] {
+        let body = json!({ "model": "letters", "token_ids": [1], "sampling_params": params });
+        let answered = server.post("/inference/v1/generate", &body);
+        assert_error(&answered, 400, invalid, Some(param), problem);
+    }
 }
 
 #[test]
