@@ -26,8 +26,8 @@ pub struct EpisodeFailure {
     pub cause: String,
     /// False if a wall clock, not the code, caused it: another run may differ.
     pub reproducible: bool,
-    /// True if the environment refuses the task.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// True if the environment refuses the task. Neither recorded nor sent by workers: it is for the caller who plays one task.
+    #[serde(skip)]
     pub is_task_refused: bool,
 }
 
