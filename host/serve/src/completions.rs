@@ -14,7 +14,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::body;
-use crate::chat::{StreamOptions, finish_reason, usage};
+use crate::chat_request::StreamOptions;
+use crate::chat_response::{finish_reason, usage};
 use crate::error::ApiError;
 use crate::logprobs::{self, Tokens};
 use crate::models::ServedModel;

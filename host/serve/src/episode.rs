@@ -8,7 +8,8 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::chat::{ChatRequest, Envelope, usage};
+use crate::chat_request::ChatRequest;
+use crate::chat_response::{Envelope, usage};
 use crate::error::ApiError;
 use crate::response;
 use crate::service::{Permit, Service};

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::body;
-use crate::chat::{finish_reason, usage};
+use crate::chat_response::{finish_reason, usage};
 use crate::error::ApiError;
 use crate::logprobs::{self, Tokens};
 use crate::response;

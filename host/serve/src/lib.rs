@@ -17,6 +17,8 @@ mod adapter_loader;
 mod adapters;
 mod body;
 mod chat;
+mod chat_request;
+mod chat_response;
 mod completions;
 mod config;
 mod control;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::body;
-use crate::chat::Message;
+use crate::chat_request::Message;
 use crate::error::ApiError;
 use crate::response;
 use crate::service::Service;
