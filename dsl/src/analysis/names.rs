@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::catalog::Catalog;
 use crate::diagnostic::reports::Reports;
 use crate::eval::assemble::{Assembly, assemble};
-use crate::eval::params::{NAMED_BY_ANY_ARGUMENT, named_by_argument};
+use crate::eval::params::named_by_argument;
 use crate::settings::{self, Choice, LAYOUTS};
 use crate::source::Location;
 use crate::source::{Source, Sources, Span};
@@ -17,6 +17,8 @@ use crate::syntax::declared_name::{NameError, check_name, check_not_reserved};
 use crate::syntax::tree::{
     Block, Body, Call, Entry, HeadExtra, NamespaceId, ParamRange, Parameter, Value, ValueKind,
 };
+
+pub use crate::eval::params::NAMED_BY_ANY_ARGUMENT;
 
 /// A declared name.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -45,8 +45,7 @@ pub(crate) fn type_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Kinds of the blocks that a name in an argument of a template may stand for, if the parameter's type is unknown.
-pub(crate) const NAMED_BY_ANY_ARGUMENT: &[BlockKind] =
-    &[BlockKind::Param, BlockKind::Policy, BlockKind::Model];
+pub const NAMED_BY_ANY_ARGUMENT: &[BlockKind] = &[BlockKind::Param, BlockKind::Policy, BlockKind::Model];
 
 /// Returns the kinds of the blocks that a name in an argument of a template may stand for, by the parameter's type.
 pub(crate) fn named_by_argument(written: &TypeName) -> &'static [BlockKind] {

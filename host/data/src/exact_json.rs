@@ -3,12 +3,18 @@
 use serde::de::Error as _;
 use serde_json::{Error, Value};
 
+/// The magnitude from which on whole numbers may need more than 64 bits.
+const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+
 /// Parses a value of JSON. `serde_json` rounds whole numbers of more than 64 bits, so that different answers would be equal.
 ///
 /// # Errors
 /// If the text is not JSON, or has a whole number of more than 64 bits.
 pub fn exact_json(text: &str) -> Result<Value, Error> {
     let value = serde_json::from_str(text)?;
+    if !has_large_float(&value) {
+        return Ok(value);
+    }
     match numbers(text).find(|number| is_rounded(number)) {
         None => Ok(value),
         Some(number) => {
@@ -17,6 +23,16 @@ pub fn exact_json(text: &str) -> Result<Value, Error> {
                 "a whole number of {digits} digits has more than 64 bits: write it as a text"
             )))
         }
+    }
+}
+
+/// Returns true if a number may have been a whole one that was rounded. Few texts have one, and no others are read twice.
+fn has_large_float(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.is_f64() && number.as_f64().is_some_and(|x| x.abs() >= TWO_TO_63),
+        Value::Array(values) => values.iter().any(has_large_float),
+        Value::Object(fields) => fields.values().any(has_large_float),
+        Value::Null | Value::Bool(_) | Value::String(_) => false,
     }
 }
 

@@ -5,6 +5,7 @@ use lsp_types::{
     TextEdit,
 };
 use pl_dsl::analysis::{Cursor, CursorContext, EnclosingBlock, OutlineBlock, outline};
+use pl_dsl::names::NAMED_BY_ANY_ARGUMENT;
 use pl_dsl::settings::{self, SettingKind};
 use pl_dsl::{BlockKind, Span};
 use pl_types::ItemKind;
@@ -182,7 +183,7 @@ impl<'d> Collector<'d> {
     fn argument(&mut self, cursor: &Cursor, template: &str, name: Option<&str>, position: usize) {
         let mut names = self.position.names();
         let Some(parameters) = names.templates.remove(template) else {
-            return self.names(cursor, &[BlockKind::Param, BlockKind::Policy, BlockKind::Model]);
+            return self.names(cursor, NAMED_BY_ANY_ARGUMENT);
         };
         let own = match name {
             Some(name) => parameters.iter().find(|parameter| parameter.name == name),

@@ -160,6 +160,14 @@ impl RunFolder {
         }
     }
 
+    /// Reads the lock file of a run.
+    ///
+    /// # Errors
+    /// If the file can't be read, or is not valid JSON for a [`Lock`].
+    pub fn read_lock(root: &Path) -> Result<Lock, Error> {
+        Self::read_json(root, LOCK)
+    }
+
     /// Returns the run folder and the entry of it that a path leads to or into, also by links and `..`. Returns `None` if no run
     /// writes or reads the path, or its folder is missing.
     pub fn entry_of(path: &Path) -> Option<(PathBuf, &'static str)> {

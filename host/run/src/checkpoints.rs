@@ -34,7 +34,7 @@ pub(crate) fn newest(checkpoints: &Path) -> Result<Option<PathBuf>, Error> {
     Ok(newest_info(checkpoints)?.map(|entry| entry.path))
 }
 
-/// Returns the step of the last complete checkpoint in a run folder. Returns `None` if there is none.
+/// Returns the step of the last complete checkpoint in a run folder. Returns `None` before the first one.
 ///
 /// # Errors
 /// If the folder of checkpoints can't be read.

@@ -60,7 +60,7 @@ impl RunComparison {
 /// Returns all settings of a run, its seed and its inputs, by [`DifferingSetting::path`].
 fn settings(folder: &Path) -> Result<BTreeMap<String, Value>, Error> {
     let stored = StoredWorkflow::read(folder)?;
-    let lock: Lock = RunFolder::read_json(folder, "lock.json").map_err(Error::RunFolder)?;
+    let lock = RunFolder::read_lock(folder).map_err(Error::RunFolder)?;
     let mut settings = settings_by_path(&serde_json::json!(stored.workflow));
     settings.insert("seed".to_owned(), lock.seed.into());
     settings.extend(inputs(&lock));

@@ -39,7 +39,7 @@ fn component(reads: &ReadPolicy, local: PathBuf, name: Option<&str>) -> Result<P
     }
 }
 
-/// Returns the name of the shipped plugin whose file has the same name. Returns `None` if there is none.
+/// Returns the name of the shipped plugin whose file has the same name. Returns `None` for other names.
 fn shipped_like(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     shipped_plugins()?.join(name).is_file().then(|| name.to_owned())

@@ -35,7 +35,7 @@ pub(crate) fn lock_of(host: &Host, checked: &CheckedWorkflow, session: &Session)
         models: session.model_hashes.clone(),
         dtypes: session.model_dtypes.clone(),
         starts: hash_starts(checked)?,
-        data: hash_data(host, checked)?,
+        data: hash_data(&data_files(host, checked)?)?,
         images: images_of(host, checked),
         permissions: checked
             .required_permissions()
@@ -61,10 +61,11 @@ impl Inputs {
     /// # Errors
     /// If a task file, a corpus or a `from` can't be read.
     pub fn read(host: &Host, checked: &CheckedWorkflow) -> Result<Inputs, Error> {
+        let files = data_files(host, checked)?;
         Ok(Inputs {
             starts: hash_starts(checked)?,
-            data: hash_data(host, checked)?,
-            files: data_files(host, checked)?,
+            data: hash_data(&files)?,
+            files,
             images: images_of(host, checked),
         })
     }
@@ -96,12 +97,9 @@ impl Inputs {
     }
 }
 
-/// Hashes the files of tasks and corpora, and those of designs, by their names in the workflow.
-fn hash_data(host: &Host, checked: &CheckedWorkflow) -> Result<BTreeMap<String, String>, Error> {
-    data_files(host, checked)?
-        .into_iter()
-        .map(|(name, path)| Ok((name, hash_file(&path).map_err(Error::RunFolder)?)))
-        .collect()
+/// Hashes files, by their names.
+fn hash_data(files: &BTreeMap<String, PathBuf>) -> Result<BTreeMap<String, String>, Error> {
+    files.iter().map(|(name, path)| Ok((name.clone(), hash_file(path).map_err(Error::RunFolder)?))).collect()
 }
 
 /// Returns the files of tasks and corpora, and those of designs, by their names in the workflow.

@@ -26,7 +26,7 @@ const LARGEST_CARD: u64 = 4 << 20;
 /// If a file of the run folder can't be read.
 pub(crate) fn model_cards(root: &Path, step: u64) -> Result<BTreeMap<String, String>, Error> {
     let stored = StoredWorkflow::read(root)?;
-    let lock: Lock = RunFolder::read_json(root, "lock.json").map_err(Error::RunFolder)?;
+    let lock = RunFolder::read_lock(root).map_err(Error::RunFolder)?;
     let results = read_evaluations(root)?;
     let run =
         Run { workflow: &stored.workflow, folder: &stored.folder, lock: &lock, results: &results, step };

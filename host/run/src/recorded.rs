@@ -47,7 +47,7 @@ pub(crate) fn open_recorded(
     RunFolder::require(run).map_err(Error::RunFolder)?;
     refuse_links(run)?;
     let is_own = is_own(run);
-    let lock: Lock = RunFolder::read_json(run, "lock.json").map_err(Error::RunFolder)?;
+    let lock = RunFolder::read_lock(run).map_err(Error::RunFolder)?;
     let mut stored = StoredWorkflow::read(run)?;
     for (name, file) in plugins {
         let blocks = &mut stored.workflow.plugins;

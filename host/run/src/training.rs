@@ -181,7 +181,7 @@ impl<'h> TrainingRun<'h> {
         let run_lock = RunFolder::lock(root).map_err(Error::RunFolder)?;
         refuse_links(root)?;
         let is_own = is_own(root);
-        let mut lock: Lock = RunFolder::read_json(root, "lock.json").map_err(Error::RunFolder)?;
+        let mut lock = RunFolder::read_lock(root).map_err(Error::RunFolder)?;
         let mut stored = StoredWorkflow::read(root)?;
         let trusted = options.trust || is_own;
         if !trusted {

@@ -95,7 +95,7 @@ impl SamplingFields {
     }
 
     /// Returns the name of a parameter, besides the seed and `n`, that asks for other completions than a request without it
-    /// does. Returns `None` if there is none.
+    /// does. Returns `None` if no parameter does.
     pub(crate) fn effective_parameter(&self) -> Option<&'static str> {
         let default = Sampling::default();
         let differs = |given: Option<f64>, default: f64| given.is_some_and(|given| given != default);

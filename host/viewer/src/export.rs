@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::Path;
 
 use parquet::errors::ParquetError;
-use pl_record::{Lock, RunFolder, Traces};
+use pl_record::{RunFolder, Traces};
 use serde_json::{Value, json};
 
 use crate::episode::{AgentTurn, Branch, EpisodeDetails, ModelCall, NodeVisit, Prompt, ReadTrace, arrange};
@@ -139,7 +139,7 @@ impl<'w, W: Write + Send> Writer<'w, W> {
         }
         let workflow = read_workflow(&run.root)?;
         let team = workflow.get("name").and_then(Value::as_str).unwrap_or(&run.name).to_owned();
-        let version = RunFolder::read_json::<Lock>(&run.root, "lock.json")?.version;
+        let version = RunFolder::read_lock(&run.root)?.version;
         Ok(Writer::Lines { format, run, producer: Producer { team, version }, out })
     }
 

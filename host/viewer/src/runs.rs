@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use pl_record::{Lock, RunFolder};
+use pl_record::RunFolder;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use walkdir::WalkDir;
@@ -166,7 +166,7 @@ pub(crate) fn summarise(run: &FoundRun) -> RunSummary {
     let mut note = |error: Error| problem = Some(error.to_string());
     let workflow = read_workflow(&run.root).map_err(&mut note).unwrap_or_default();
     let lock = inside(&run.root, &["lock.json"])
-        .and_then(|_| Ok(RunFolder::read_json::<Lock>(&run.root, "lock.json")?))
+        .and_then(|_| Ok(RunFolder::read_lock(&run.root)?))
         .map_err(&mut note)
         .ok();
     let last = last_lines(&run.root).map_err(&mut note).unwrap_or_default();

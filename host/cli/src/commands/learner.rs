@@ -5,14 +5,13 @@ use pl_run::{LearnerOptions, RankPlace, learn};
 use crate::app::App;
 use crate::arguments::cluster::LearnerArgs;
 use crate::commands::cluster::address;
-use crate::commands::worker::{default_name, participant};
+use crate::commands::worker::{LEASE_ENDS, default_name, participant};
 use crate::exit::CommandResult;
 use crate::interrupt::stop_on_signals;
 use crate::stderr;
 
 pub fn run(app: &App, arguments: &LearnerArgs) -> CommandResult {
-    let stop =
-        stop_on_signals(app, || "another process does its work again once the lease has ended".to_owned());
+    let stop = stop_on_signals(app, || LEASE_ENDS.to_owned());
     let options = LearnerOptions {
         address: address(&arguments.server.nats, &arguments.server.access),
         run: arguments.run.clone(),

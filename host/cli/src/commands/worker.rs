@@ -9,9 +9,11 @@ use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::stop_on_signals;
 use crate::stderr;
 
+/// Description of what becomes of the work of a worker or learner that is stopped at once.
+pub const LEASE_ENDS: &str = "another process does its work again once the lease has ended";
+
 pub fn run(app: &App, arguments: &WorkerArgs) -> CommandResult {
-    let stop =
-        stop_on_signals(app, || "another process does its work again once the lease has ended".to_owned());
+    let stop = stop_on_signals(app, || LEASE_ENDS.to_owned());
     let options = WorkerOptions {
         address: address(&arguments.server.nats, &arguments.server.access),
         run: arguments.run.clone(),

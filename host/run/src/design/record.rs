@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use pl_dsl::DesignMistake;
-use pl_record::write_atomically;
+use pl_record::{first_digits, write_atomically};
 use pl_rollout::{EpisodeFailure, RolloutBatch};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -261,7 +261,7 @@ impl Archive {
 
 /// Returns the first 12 hexadecimal digits of a text's BLAKE3 hash.
 pub(crate) fn hash_of(text: &str) -> String {
-    blake3::hash(text.as_bytes()).to_hex().chars().take(12).collect()
+    first_digits(&blake3::hash(text.as_bytes()).to_hex()).to_owned()
 }
 
 fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> Error {

@@ -18,7 +18,7 @@ pub enum LocateError {
         /// Path among the plugins that are shipped with the program.
         shipped: PathBuf,
     },
-    /// A plugin is missing whose path has a folder, so that it is none of the shipped ones.
+    /// A plugin is missing whose path has a folder: shipped plugins are named by their file names alone.
     #[error("there is no {}; correct the path{}", local.display(), shipped_hint(shipped))]
     NoPluginAt {
         /// Path next to the workflow.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use pl_dsl::Override;
 use pl_dsl::workflow::{Evaluation, Workflow};
-use pl_record::{Lock, RunFolder};
+use pl_record::RunFolder;
 
 use crate::error::Error;
 use crate::host::Host;
@@ -100,7 +100,7 @@ impl Wanted {
 
     /// Returns the plugins and files that differ from those of a finished run. A resumed one compares its own.
     fn changed_inputs(&mut self, host: &Host, root: &Path) -> Result<Vec<String>, Error> {
-        let recorded: Lock = RunFolder::read_json(root, "lock.json").map_err(Error::RunFolder)?;
+        let recorded = RunFolder::read_lock(root).map_err(Error::RunFolder)?;
         let inputs = match self.inputs.take() {
             Some(inputs) => inputs,
             None => {

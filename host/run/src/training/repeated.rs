@@ -4,8 +4,8 @@ use std::path::Path;
 
 use pl_dsl::workflow::objective::UpdateSteps;
 use pl_dsl::workflow::{Evaluation, InFlight, PolicyTraining, Train, Workflow};
+use pl_record::RunFolder;
 use pl_record::schedule::read_schedule;
-use pl_record::{Lock, RunFolder};
 
 use crate::error::Error;
 use crate::error::repeat::RepeatError;
@@ -45,7 +45,7 @@ impl RepeatedSchedule {
         if !by_arrival && !in_flight {
             return Err(refused(RepeatError::NothingToRepeat));
         }
-        let lock: Lock = RunFolder::read_json(run, "lock.json").map_err(Error::RunFolder)?;
+        let lock = RunFolder::read_lock(run).map_err(Error::RunFolder)?;
         if lock.seed != seed {
             return Err(refused(RepeatError::OtherSeed { recorded: lock.seed, seed }));
         }

@@ -67,7 +67,7 @@ fn a_sweep_with_more_steps_continues_its_runs() {
     run(&short, &StopRequest::default()).unwrap();
     assert_eq!((finished(&short), steps(1)), (1, 1));
     let long = with(&["train.steps=2", "held_out.every=1"], &[1, 2]);
-    // A shorter run is none of them.
+    // A shorter run does not count.
     assert_eq!(finished(&long), 0);
     assert_eq!(run(&long, &StopRequest::default()).unwrap(), RunEnding::Done);
     assert_eq!((finished(&long), steps(1), steps(2)), (2, 2, 2));
