@@ -28,7 +28,7 @@ fn describe_context(marked: &str) -> String {
         CursorContext::Value { key } => format!("value of {}", span_text(&text, key)),
         CursorContext::Head { keyword } => format!("head of {}", span_text(&text, keyword)),
         CursorContext::HeadValue { kind } => format!("made {}", kind.map_or("?", BlockKind::keyword)),
-        CursorContext::Argument { template, name, position } => {
+        CursorContext::Argument { template, name, position, .. } => {
             let name = name.map(|name| format!(" {}", span_text(&text, name))).unwrap_or_default();
             format!("argument {position}{name} of {}", span_text(&text, template))
         }

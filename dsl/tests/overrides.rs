@@ -169,6 +169,8 @@ fn mistakes_name_the_override() {
     insta::assert_snapshot!(fails(&["tool.policy=nobody"]), @"design.mas: MAS0012 error: --set tool.policy=nobody: there is no policy `nobody` (the file has: `coder` and `reasoner`)");
     insta::assert_snapshot!(fails(&["samples=1"]), @"design.mas:31:15: MAS0029 error: at_grpo compares the completions of a group, but `samples` is 1 (start with 4)");
     insta::assert_snapshot!(fails(&["tool.lora.rank=1"]), @"design.mas: MAS0031 error: --set tool.lora.rank=1: agent `tool` has no `lora` block");
+    insta::assert_snapshot!(fails(&["coder.lora=4"]), @"design.mas: MAS0031 error: --set coder.lora=4: `lora` is a block of policy `coder`, not a setting (set one of its settings, such as `coder.lora.rank`)");
+    insta::assert_snapshot!(fails(&["train.tasks_per_step=4294967296"]), @"design.mas: MAS0011 error: --set train.tasks_per_step=4294967296: `tasks_per_step` is 4294967296, but must be between 1 and 4294967295");
     insta::assert_snapshot!(fails(&["coder.lora.rank.x=1"]), @"design.mas: MAS0031 error: --set coder.lora.rank.x=1: a path has at most three parts: block, inner block, setting");
 }
 

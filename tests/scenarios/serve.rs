@@ -57,7 +57,7 @@ fn structured_outputs_constrain_completions() {
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         server.post(path, &body)
     };
-    let grammar = json!({ "grammar": "start: \"so \" /[0-9]{2}/" });
+    let grammar = json!({ "grammar": "start: \"so \" /[0-9]{2}/", "json": null, "regex": null });
     let body = ask("/v1/completions", json!({ "prompt": "a", "structured_outputs": grammar }));
     let text = body["choices"][0]["text"].as_str().unwrap_or_else(|| panic!("{body}"));
     assert!(text.starts_with("so ") && text.len() == 5, "{text}");
@@ -71,9 +71,18 @@ fn structured_outputs_constrain_completions() {
         let text = body["choices"][0]["message"]["content"].as_str().unwrap_or_else(|| panic!("{body}"));
         assert!(serde_json::from_str::<Value>(text).unwrap()["a"].is_boolean(), "{text}");
     }
+    let dates = json!({ "regex": "[0-9]{2}/[0-9]{2}\\/20" });
+    let body = ask("/v1/completions", json!({ "prompt": "a", "structured_outputs": dates }));
+    let text = body["choices"][0]["text"].as_str().unwrap_or_else(|| panic!("{body}"));
+    assert!(text.len() == 8 && &text[2..3] == "/" && text.ends_with("/20"), "{text}");
+    let texts = ["yes \"so\"", "no | maybe", "\u{7f}"];
+    let body = ask("/v1/completions", json!({ "prompt": "a", "structured_outputs": { "choice": texts } }));
+    let text = body["choices"][0]["text"].as_str().unwrap_or_else(|| panic!("{body}"));
+    assert!(texts.contains(&text), "{text}");
     let wrong = json!({ "prompt": "a", "structured_outputs": { "grammar": "start: missing" } });
     let body = ask("/v1/completions", wrong);
     assert!(body["error"]["message"].as_str().is_some_and(|text| text.contains("grammar")), "{body}");
+    assert_eq!(body["error"]["param"], "structured_outputs");
     assert_eq!(server.interrupt().0, Some(0));
 }
 
@@ -91,6 +100,8 @@ fn a_team_answers_as_one_model() {
     assert_eq!(body["choices"][0]["message"]["content"], turns.last().unwrap()["content"]);
     let reasoning = body["choices"][0]["message"]["reasoning_content"].as_str().unwrap();
     assert!(reasoning.starts_with("alto: "), "{reasoning}");
+    let sum: u64 = turns.iter().map(|turn| turn["prompt_tokens"].as_u64().unwrap()).sum();
+    assert!(sum > 0 && body["usage"]["prompt_tokens"] == sum, "{body}");
     assert_eq!(ask()["turns"], body["turns"], "equal seeds give equal episodes");
     let (code, rest) = server.interrupt();
     assert_eq!(code, Some(0));

@@ -39,7 +39,7 @@ pub struct EnclosingBlock {
 }
 
 /// A part of a statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CursorContext {
     /// First word of a statement.
     StatementStart,
@@ -61,6 +61,8 @@ pub enum CursorContext {
         name: Option<Span>,
         /// Number of arguments before this one.
         position: usize,
+        /// Names of the other arguments before the position that have one.
+        given: Vec<Span>,
     },
     /// After the `=` of a setting.
     Value {
@@ -180,20 +182,28 @@ fn argument(value: &[Token]) -> Option<CursorContext> {
     let template = Span::new(first.span.start, last.span.end);
     let arguments = value.get(open + 1..)?;
     let (mut depth, mut position, mut start) = (0_usize, 0, 0);
+    let mut starts = Vec::new();
     for (index, token) in arguments.iter().enumerate() {
         if ["(", "[", "${"].iter().any(|sign| token.is(sign)) {
             depth += 1;
         } else if [")", "]", "}"].iter().any(|sign| token.is(sign)) {
             depth = depth.checked_sub(1)?;
         } else if depth == 0 && token.is(",") {
+            starts.push(start);
             (position, start) = (position + 1, index + 1);
         }
     }
-    let name = match arguments.get(start..) {
-        Some([name, equals, ..]) if name.is_word() && equals.is("=") => Some(name.span),
+    let name = named(arguments.get(start..).unwrap_or_default());
+    let given = starts.iter().filter_map(|start| named(arguments.get(*start..)?)).collect();
+    Some(CursorContext::Argument { template, name, position, given })
+}
+
+/// Returns the name of an argument, from its tokens on. Returns `None` if it has none.
+fn named(argument: &[Token]) -> Option<Span> {
+    match argument {
+        [name, equals, ..] if name.is_word() && equals.is("=") => Some(name.span),
         _ => None,
-    };
-    Some(CursorContext::Argument { template, name, position })
+    }
 }
 
 /// Describes a block, which is inside `outer`.

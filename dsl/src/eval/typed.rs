@@ -283,7 +283,7 @@ pub(crate) fn convert(
 }
 
 fn integer_range(min: i64, max: i64) -> String {
-    if max >= i64::from(u32::MAX) { format!("at least {min}") } else { format!("between {min} and {max}") }
+    if max == i64::MAX { format!("at least {min}") } else { format!("between {min} and {max}") }
 }
 
 fn mismatch<'r>(

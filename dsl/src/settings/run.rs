@@ -344,7 +344,8 @@ pub(super) const RUN: &[Setting] = &[
         number(0.0, 1000.0),
         DefaultValue::Number(1.0),
         "Amount that a completion with a fault is penalised by: its reward is minus that number \
-         (`faults = penalize`): for all of the turn's agents, or, if one agent's plugin failed, for that agent alone. 1 by default, as far below a wrong answer as a right one is above it.",
+         (`faults = penalize`): for all of the turn's agents, or, if one agent's plugin failed, for that agent alone. 1 by \
+         default, as far below a wrong answer as a right one is above it.",
     ),
     setting(
         B::Train,

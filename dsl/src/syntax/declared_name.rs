@@ -14,7 +14,7 @@ pub(crate) const BUILT_IN: &str = "std";
 pub enum NameError {
     /// The text is not one word.
     #[error(
-        "`{0}` is not a valid name: a name consists of letters, digits and `_`, and doesn't begin with a digit"
+        "`{0}` is not a valid name: a name consists of the letters A to Z and a to z, digits and `_`, and doesn't begin with a digit"
     )]
     Invalid(String),
     /// The word is part of the syntax of expressions.

@@ -55,7 +55,11 @@ impl<'t> Reader<'t, '_, '_> {
         } else {
             format!("expected {expected}, found `{found}`")
         };
+        let is_foreign_letter = found.starts_with(|c: char| !c.is_ascii() && c.is_alphanumeric());
         let help = match help {
+            _ if is_foreign_letter => {
+                Some("names consist of the letters A to Z and a to z, digits and `_`".to_owned())
+            }
             Some(help) => Some(help()),
             None => (rule == Rule::edge && found == "=").then(|| "compare with `==`".to_owned()),
         };

@@ -163,7 +163,7 @@ async fn watch(mut events: UnboundedReceiver<EpisodeEvent>, episode: &LiveEpisod
             EpisodeEvent::Acted(step) => {
                 // An agent acts after all of its text.
                 while texts.join_next().await.is_some() {}
-                let AgentStep { agent, action, reward, success, tokens } = step;
+                let AgentStep { agent, action, reward, success, tokens, .. } = step;
                 episode.push(PlayEvent::Acted { agent, action, reward, success, tokens });
             }
             // The page shows the drawings of recorded episodes.

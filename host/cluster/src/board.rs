@@ -1,11 +1,12 @@
 //! Leases and results in the process of the coordinator.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::discriminant;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use crate::lease::{KEY_LENGTH, Lease, LeaseId, ResultMessage};
+use crate::lease::{KEY_LENGTH, Lease, LeaseId, Outcome, ResultMessage};
 use crate::partial_results::PartialResults;
 
 /// Memory of results that nothing waits for yet, and of parts of results, in bytes. Tasks of results that are dropped are
@@ -84,7 +85,13 @@ impl Board {
     /// Takes over a result. Of several of a lease, the first counts. One with the key of a lease but of another queue or step
     /// is not a result of that lease: a worker can compute the keys of updates, and may not store their results.
     pub fn receive(&mut self, result: ResultMessage) {
-        let id = result.id();
+        let id = match result.outcome {
+            Outcome::Unreadable { .. } => match self.waiting_for(&result) {
+                Some(id) => id,
+                None => return,
+            },
+            _ => result.id(),
+        };
         // No lease has a key of another length, which could take any memory.
         if id.key.len() != KEY_LENGTH || self.excluded.contains(&result.worker) || self.done.contains(&id) {
             return;
@@ -107,6 +114,15 @@ impl Board {
             }
         }
         self.limit_memory();
+    }
+
+    /// Returns the awaited lease of a message that can't be read, which doesn't say which of the learners has sent it.
+    fn waiting_for(&self, unreadable: &ResultMessage) -> Option<LeaseId> {
+        let ResultMessage { key, queue, step, .. } = unreadable;
+        let is_own = |id: &&LeaseId| {
+            id.key == *key && id.step == *step && discriminant(&id.queue) == discriminant(queue)
+        };
+        self.waiting.keys().find(is_own).cloned()
     }
 
     /// Drops results that nothing waits for if there is more than a run has, and all parts if that is not enough.
@@ -159,7 +175,7 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::{LeaseQueue, OVERHEAD, Outcome, hash_of};
+    use crate::lease::{LeaseQueue, OVERHEAD, hash_of};
 
     fn update() -> Lease {
         Lease {

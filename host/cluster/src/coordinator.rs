@@ -142,7 +142,8 @@ impl Coordinator {
             tokio::spawn(async move {
                 let (connection, names) = (reader.connection.clone(), reader.names.clone());
                 let log = reader.results.clone();
-                result_log::follow(connection, names, log, |result| reader.board().receive(result)).await;
+                let receive = |result| reader.board().receive(result);
+                result_log::follow(connection, names, log, reader.epoch, receive).await;
             }),
             tokio::spawn(async move {
                 loop {
@@ -251,6 +252,9 @@ impl Coordinator {
                 Outcome::Part { .. } | Outcome::Parts { .. } => {
                     Err("parts of a result are missing".to_owned())
                 }
+                Outcome::Unreadable { reason } => Err(format!(
+                    "its result can't be read ({reason}); it is probably another version of pl-host: start the coordinator's there"
+                )),
                 Outcome::Failed { reason } => return Err(failed(format!("worker {worker}: {reason}"))),
             };
             let reason = match checked {

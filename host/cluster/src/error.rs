@@ -71,6 +71,24 @@ pub enum Error {
     /// No sandbox machine has run a job.
     #[error("the job was not run: {reason}")]
     Job { reason: String },
+    /// A sandbox machine sends verdicts that can't be read.
+    #[error(
+        "the verdict of sandbox machine {machine} can't be read ({reason}); it is probably another version of pl-host: start \
+         this one's there"
+    )]
+    UnreadableVerdict { machine: String, reason: String },
+    /// Sandbox machines take a job out of the queue and send no verdict that can be read.
+    #[error(
+        "the job was taken {times} times, and no verdict that can be read came: a sandbox machine is probably another version \
+         of pl-host; `pl-host cluster status` lists them"
+    )]
+    NoVerdict { times: u32 },
+    /// A message of the coordinator's run can't be read.
+    #[error(
+        "{message} of run {run} can't be read ({reason}); its coordinator is probably another version of pl-host ({program}): \
+         start the same one here"
+    )]
+    Unreadable { run: String, message: &'static str, program: String, reason: String },
     /// The coordinator has refused a result of this worker.
     #[error(
         "the coordinator of run {run} has excluded this worker: {reason}; look for broken memory, or another build of pl-host"

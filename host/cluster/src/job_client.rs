@@ -27,6 +27,9 @@ const MOST_PUBLISHING: usize = 256;
 /// Unusable verdicts of a job after which it is given up.
 const MOST_REFUSALS: u32 = 3;
 
+/// Messages of a job, besides the first, after which it is given up: each has left the queue without a verdict.
+const MOST_REISSUES: u32 = 9;
+
 /// Memory of the parts of all verdicts, in bytes. Jobs of verdicts that are dropped are sent again.
 const MOST_BUFFERED: usize = 1 << 30;
 
@@ -197,6 +200,9 @@ impl Requests {
             }
             Outcome::Inline { hash, bytes } => Some(bytes).filter(|bytes| hash_of(bytes) == hash).map(Ok),
             Outcome::Failed { reason } => Some(Err(Error::Job { reason })),
+            Outcome::Unreadable { reason } => {
+                Some(Err(Error::UnreadableVerdict { machine: machine.clone(), reason }))
+            }
         };
         // A job whose verdict is dropped is published again after a while.
         let Some(result) = whole else {
@@ -273,6 +279,12 @@ impl Shared {
         for key in lost {
             let again = self.requests().waiting.get(&key).map(|own| (Arc::clone(&own.job), own.reissues));
             let Some((job, reissues)) = again else { continue };
+            if reissues >= MOST_REISSUES {
+                let given_up = self.requests().remove(&key);
+                // The receiver may be gone.
+                drop(given_up.map(|own| own.sender.send(Err(Error::NoVerdict { times: reissues + 1 }))));
+                continue;
+            }
             tracing::warn!(key, "a job has left the queue without a verdict, and is sent again");
             if let Err(error) = self.publish(&key, &job, reissues + 1).await {
                 tracing::warn!(%error, "a lost job was not sent again");
@@ -306,9 +318,19 @@ async fn receive_all(shared: Arc<Shared>, mut verdicts: Subscriber) {
     while let Some(message) = verdicts.next().await {
         match postcard::from_bytes::<VerdictMessage>(&message.payload) {
             Ok(verdict) => shared.requests().receive(verdict),
-            Err(error) => tracing::warn!(%error, "a message is not a verdict, and is dropped"),
+            Err(error) => match unreadable(&message.payload, error.to_string()) {
+                Some(verdict) => shared.requests().receive(verdict),
+                None => tracing::warn!(%error, "a message is not a verdict, and is dropped"),
+            },
         }
     }
+}
+
+/// Returns a verdict whose outcome can't be read, if its job and its machine can: its machine has acknowledged the job, and no
+/// other verdict would come.
+fn unreadable(payload: &[u8], reason: String) -> Option<VerdictMessage> {
+    let ((key, machine), _) = postcard::take_from_bytes::<(String, String)>(payload).ok()?;
+    Some(VerdictMessage { key, machine, outcome: Outcome::Unreadable { reason } })
 }
 
 async fn reissue_all(shared: Arc<Shared>, lease: Duration) {
@@ -334,6 +356,20 @@ mod tests {
 
     fn verdict(key: &str, machine: &str, outcome: Outcome) -> VerdictMessage {
         VerdictMessage { key: key.to_owned(), machine: machine.to_owned(), outcome }
+    }
+
+    #[test]
+    fn a_verdict_that_can_not_be_read_ends_its_job_with_the_name_of_the_machine() {
+        let mut requests = Requests::default();
+        let (own, mut receiver) = waiting();
+        requests.waiting.insert("x".to_owned(), own);
+        // An outcome that this version doesn't have.
+        let payload = postcard::to_allocvec(&("x", "box-7", 99_u32)).unwrap();
+        let error = postcard::from_bytes::<VerdictMessage>(&payload).unwrap_err();
+        requests.receive(unreadable(&payload, error.to_string()).unwrap());
+        let error = receiver.try_recv().unwrap().unwrap_err().to_string();
+        assert!(error.contains("box-7") && error.contains("another version of pl-host"), "{error}");
+        assert!(unreadable(b"\xff", String::new()).is_none());
     }
 
     #[test]

@@ -16,6 +16,9 @@ use crate::pull::{LeaseHeartbeat, MOST_DELIVERIES, acknowledge, deliveries, pull
 use crate::registry::{RunEntry, find_run};
 use crate::worker::{answer, ask, messages};
 
+/// Pause before a job that could not be read is delivered again.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// A process that runs the jobs of a run.
 #[derive(Clone)]
 pub struct JobRunner {
@@ -95,10 +98,12 @@ impl JobRunner {
     /// If the server is away for minutes.
     pub async fn next(&self) -> Result<NextJob, Error> {
         let Some(message) = pull(&self.connection, &self.consumer).await else { return self.idle().await };
-        let Ok(own) = postcard::from_bytes::<JobMessage>(&message.payload) else {
-            tracing::warn!("a message in the queue of jobs is not a job, and is removed");
-            acknowledge(&message, AckKind::Term).await;
-            return Ok(NextJob::Idle);
+        let own = match postcard::from_bytes::<JobMessage>(&message.payload) {
+            Ok(own) => own,
+            Err(error) => {
+                self.leave_to_others(message, &error).await?;
+                return Ok(NextJob::Idle);
+            }
         };
         let JobMessage { key, requester, input } = own;
         let is_lost = deliveries(&message) > MOST_DELIVERIES;
@@ -125,6 +130,32 @@ impl JobRunner {
             return Ok(NextJob::Idle);
         }
         Ok(NextJob::Run(Box::new(task)))
+    }
+
+    /// Gives a job back that can't be read here. If it comes too often, its requester learns that, if at least its name can be read.
+    async fn leave_to_others(&self, message: Message, error: &postcard::Error) -> Result<(), Error> {
+        let Ok(((key, requester), _)) = postcard::take_from_bytes::<(String, String)>(&message.payload)
+        else {
+            tracing::warn!("a message in the queue of jobs is not a job, and is removed");
+            acknowledge(&message, AckKind::Term).await;
+            return Ok(());
+        };
+        let error = self.entry.unreadable("a job", error);
+        tracing::warn!(%error, "a job is left to other machines");
+        if deliveries(&message) < MOST_DELIVERIES {
+            acknowledge(&message, AckKind::Nak(Some(PAUSE))).await;
+            return Ok(());
+        }
+        let heartbeat = LeaseHeartbeat::start(message.clone(), &self.consumer);
+        let task = TakenJob {
+            job: Vec::new(),
+            key,
+            requester,
+            runner: self.clone(),
+            message,
+            _heartbeat: heartbeat,
+        };
+        task.answer([Outcome::Failed { reason: format!("sandbox machine {}: {error}", self.name) }]).await
     }
 
     /// Returns a job that came in parts. `None` if one is missing.

@@ -107,7 +107,7 @@ impl ResultMessage {
             Outcome::Inline { hash, bytes } => hash.len() + bytes.len(),
             Outcome::Part { bytes, .. } => bytes.len(),
             Outcome::Parts { hash, .. } => hash.len(),
-            Outcome::Failed { reason } => reason.len(),
+            Outcome::Failed { reason } | Outcome::Unreadable { reason } => reason.len(),
         };
         // The key is in the index too.
         OVERHEAD + 2 * self.key.len() + self.task.len() + self.worker.len() + outcome
@@ -125,6 +125,9 @@ pub(crate) enum Outcome {
     Parts { count: u32, hash: String },
     /// No worker can play it.
     Failed { reason: String },
+    /// Message that its receiver can't read. It is never sent.
+    #[serde(skip)]
+    Unreadable { reason: String },
 }
 
 impl Outcome {

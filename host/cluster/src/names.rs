@@ -83,6 +83,19 @@ impl Names {
         }
     }
 
+    /// Returns the queue and the step of a subject of results. That of learners' updates names no learner: the first stands for
+    /// all. Returns `None` for other subjects.
+    pub fn of_result_subject(&self, subject: &str) -> Option<(LeaseQueue, u64)> {
+        let rest = subject.strip_prefix("pl.")?.strip_prefix(&self.run)?.strip_prefix('.')?;
+        let (kind, step) = rest.split_once('.')?;
+        let queue = match kind {
+            "result" => LeaseQueue::Workers,
+            "updated" => LeaseQueue::Learner(0),
+            _ => return None,
+        };
+        Some((queue, step.parse().ok()?))
+    }
+
     pub fn result_subjects(&self) -> Vec<String> {
         vec![format!("pl.{}.result.*", self.run), format!("pl.{}.updated.*", self.run)]
     }

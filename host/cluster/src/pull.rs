@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_nats::header::NATS_MESSAGE_ID;
 use async_nats::jetstream::consumer::{Consumer, pull};
 use async_nats::jetstream::{AckKind, Message};
 use futures::StreamExt;
@@ -40,6 +41,11 @@ async fn try_pull(
         message = batch.next() => message.transpose(),
         () = connection.reconnected() => Ok(None),
     }
+}
+
+/// Returns true if a message has an id, as all have that this program publishes.
+pub(crate) fn is_published(message: &Message) -> bool {
+    message.headers.as_ref().is_some_and(|headers| headers.get(NATS_MESSAGE_ID).is_some())
 }
 
 /// Returns the number of deliveries of a message so far.

@@ -49,6 +49,12 @@ impl RunEntry {
         let (run, program, protocol) = (self.run.clone(), self.program.clone(), self.protocol);
         Err(Error::Protocol { run, program, protocol, own: PROTOCOL })
     }
+
+    /// Returns the error of a message of the run that can't be read here.
+    pub(crate) fn unreadable(&self, message: &'static str, error: &postcard::Error) -> Error {
+        let (run, program, reason) = (self.run.clone(), self.program.clone(), error.to_string());
+        Error::Unreadable { run, message, program, reason }
+    }
 }
 
 /// A learner that another process trains.

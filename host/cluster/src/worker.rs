@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::job_client::JobClient;
 use crate::lease::{Lease, LeaseMessage, LeaseQueue, Outcome, ResultMessage};
 use crate::names::{Names, worker_name};
-use crate::pull::{LeaseHeartbeat, MOST_DELIVERIES, acknowledge, deliveries, pull};
+use crate::pull::{LeaseHeartbeat, MOST_DELIVERIES, acknowledge, deliveries, is_published, pull};
 use crate::registry::{RunEntry, SharedFile, find_run};
 use crate::result_log;
 
@@ -158,16 +158,25 @@ impl Worker {
     /// Waits some seconds for a lease.
     ///
     /// # Errors
-    /// [`Error::Excluded`] if the coordinator has refused a result of this worker; if the server is away for minutes.
+    /// [`Error::Excluded`] if the coordinator has refused a result of this worker; [`Error::Unreadable`] if a lease can't be read,
+    /// which is left to other workers; if the server is away for minutes.
     pub async fn next(&self) -> Result<Next, Error> {
         if let Some(reason) = self.exclusion.borrow().clone() {
             return Err(Error::Excluded { run: self.names.run.clone(), reason });
         }
         let Some(message) = pull(&self.connection, &self.consumer).await else { return self.idle().await };
-        let Ok(LeaseMessage { epoch, lease }) = postcard::from_bytes(&message.payload) else {
-            tracing::warn!("a message in the queue of tasks is not a lease, and is removed");
-            acknowledge(&message, AckKind::Term).await;
-            return Ok(Next::Idle);
+        let LeaseMessage { epoch, lease } = match postcard::from_bytes(&message.payload) {
+            Ok(own) => own,
+            // No coordinator would wait for a result of it.
+            Err(_) if !is_published(&message) => {
+                tracing::warn!("a message in the queue of tasks is not a lease, and is removed");
+                acknowledge(&message, AckKind::Term).await;
+                return Ok(Next::Idle);
+            }
+            Err(error) => {
+                acknowledge(&message, AckKind::Nak(None)).await;
+                return Err(self.entry.unreadable("a task", &error));
+            }
         };
         let is_lost = deliveries(&message) > MOST_DELIVERIES;
         let heartbeat = LeaseHeartbeat::start(message.clone(), &self.consumer);
@@ -175,7 +184,7 @@ impl Worker {
         if is_lost {
             let reason = format!(
                 "it was delivered {MOST_DELIVERIES} times and no worker has stored a result: it may end the workers \
-                 that play it, or take more memory than they have"
+                 that play it, take more memory than they have, or be of another version of pl-host"
             );
             task.fail(reason).await?;
             return Ok(Next::Idle);

@@ -57,6 +57,21 @@ pub enum Error {
     /// The files of a split that a data card names are missing.
     #[error("{} lacks the files of the split {split} that its README.md names", path.display())]
     MissingFiles { path: PathBuf, split: String },
+    /// The files of a split have several forms, and may be the same records twice.
+    #[error(
+        "{} has files of one split in several forms: {}; keep those of one form, or name one file as `tasks`",
+        path.display(),
+        files.join(", ")
+    )]
+    SeveralForms { path: PathBuf, files: Vec<String> },
+    /// Some of the numbered files of a split are missing.
+    #[error(
+        "{} lacks {}{}: fetch the data set again, or rename the files that are there",
+        path.display(),
+        missing.join(", "),
+        if *more == 0 { String::new() } else { format!(" and {more} more") }
+    )]
+    MissingShards { path: PathBuf, missing: Vec<String>, more: usize },
     /// A file of a folder is a link out of it, or no regular file.
     #[error(
         "{} is no file of its folder: a link out of a folder of tasks is not followed; copy the file, or name it",

@@ -12,9 +12,11 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::exact_json::exact_json;
+use crate::nanoseconds;
+use crate::shards;
 use crate::sudoku;
 
-/// Suffixes of the forms that can be read. Of a split in several forms, the first is used.
+/// Suffixes of the forms that can be read.
 const SUFFIXES: [&str; 5] = [".jsonl", ".jsonl.gz", ".json", ".parquet", ".txt"];
 
 /// Largest text of a packed file, in bytes. A file of a few megabytes may unpack to terabytes.
@@ -29,14 +31,25 @@ pub fn is_readable(path: &Path) -> bool {
     suffix(path).is_some()
 }
 
-/// Returns the place of a file's form in the order of preference. Returns `None` if it can't be read.
+/// Returns the place of a file's form among those that can be read. Returns `None` if it can't be read.
 pub(crate) fn suffix(path: &Path) -> Option<usize> {
     let name = path.file_name()?.to_str()?;
     SUFFIXES.iter().position(|suffix| name.ends_with(suffix))
 }
 
+/// Removes the plain texts among files of other forms: these are notes.
+pub(crate) fn drop_notes<F>(files: &mut Vec<F>, path: impl Fn(&F) -> &Path) {
+    let is_text = |file: &F| form(path(file)) == Some(".txt");
+    if !files.iter().all(is_text) {
+        files.retain(|file| !is_text(file));
+    }
+}
+
 /// Returns the files of a folder whose paths begin with a prefix, all of one form, in order of their names. Empty if there is
 /// none.
+///
+/// # Errors
+/// If the folder can't be listed; those of [`shards::check`].
 pub(crate) fn find_files(folder: &Path, prefix: &str) -> Result<Vec<PathBuf>, Error> {
     let (inside, beginning) = prefix.rsplit_once('/').unwrap_or(("", prefix));
     let folder = folder.join(inside);
@@ -44,19 +57,18 @@ pub(crate) fn find_files(folder: &Path, prefix: &str) -> Result<Vec<PathBuf>, Er
         return Ok(Vec::new());
     }
     let failed = |source| Error::Read { path: folder.clone(), source };
-    let mut found: Vec<(usize, PathBuf)> = Vec::new();
+    let mut files: Vec<PathBuf> = Vec::new();
     for entry in fs::read_dir(&folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let begins =
             path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(beginning));
-        if let (true, true, Some(form)) = (begins, path.is_file(), suffix(&path)) {
-            found.push((form, path));
+        if begins && path.is_file() && is_readable(&path) {
+            files.push(path);
         }
     }
-    let form = found.iter().map(|(form, _)| *form).min();
-    let mut files: Vec<PathBuf> =
-        found.into_iter().filter(|(own, _)| Some(*own) == form).map(|(_, path)| path).collect();
+    drop_notes(&mut files, PathBuf::as_path);
     files.sort();
+    shards::check(&folder, files.iter().filter_map(|path| path.file_name()?.to_str()))?;
     Ok(files)
 }
 
@@ -210,9 +222,14 @@ fn open_parquet(source: &SourcePath, limit: Limit) -> Result<SerializedFileReade
 fn rows(source: &SourcePath, limit: Limit) -> Result<Vec<Map<String, Value>>, Error> {
     let path = source.path();
     let reader = open_parquet(source, limit)?;
+    let schema = reader.metadata().file_metadata().schema_descr();
+    let has_nanoseconds = nanoseconds::are_in(schema);
     let (mut records, mut bytes) = (Vec::new(), 0);
     for (index, row) in reader.get_row_iter(None).map_err(|e| unreadable(path, e))?.enumerate() {
-        let record = row.map_err(|e| unreadable(path, e))?.to_json_value();
+        let mut record = row.map_err(|e| unreadable(path, e))?.to_json_value();
+        if has_nanoseconds {
+            nanoseconds::to_texts(schema.root_schema(), &mut record);
+        }
         bytes += size(&record);
         limit.check(index as u64 + 1, bytes).map_err(|e| unreadable(path, e))?;
         records.push(object(record, path, index + 1)?);
@@ -345,6 +362,28 @@ mod tests {
     }
 
     #[test]
+    fn times_of_a_parquet_file_are_texts_in_every_unit() {
+        let schema = "message m { required int64 ms (TIMESTAMP(MILLIS, true)); \
+                      required int64 us (TIMESTAMP(MICROS, true)); required int64 ns (TIMESTAMP(NANOS, true)); }";
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let mut out = Vec::new();
+        let mut writer = SerializedFileWriter::new(&mut out, schema, Arc::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        for time in [1_541_186_529_153, 1_541_186_529_153_123, 1_541_186_529_153_123_456] {
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<Int64Type>().write_batch(&[time], None, None).unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+        let folder = folder(&[("x.parquet", &out)]);
+        let records = read_file(folder.path().join("x.parquet")).unwrap();
+        let expected = json!([{ "ms": "2018-11-02 19:22:09.153 +00:00", "us": "2018-11-02 19:22:09.153123 +00:00",
+                                "ns": "2018-11-02 19:22:09.153123456 +00:00" }]);
+        assert_eq!(json!(records), expected);
+    }
+
+    #[test]
     fn a_text_that_a_parquet_file_repeats_is_counted_in_every_row() {
         let schema = Arc::new(parse_message_type("message m { required binary text (UTF8); }").unwrap());
         let mut out = Vec::new();
@@ -461,8 +500,11 @@ mod tests {
             ("set/train-1.parquet", b""),
             ("set/train-0.parquet", b""),
             ("set/train.readme", b""),
-            ("set/test.json", b""),
             ("set/test.jsonl", b""),
+            ("set/test.txt", b"a note"),
+            ("set/twice.json", b""),
+            ("set/twice.jsonl", b""),
+            ("set/part-00000-of-00002.json", b""),
         ]);
         let names = |prefix: &str| -> Vec<String> {
             let files = find_files(folder.path(), prefix).unwrap();
@@ -471,5 +513,8 @@ mod tests {
         assert_eq!(names("set/train"), ["train-0.parquet", "train-1.parquet"]);
         assert_eq!(names("set/test"), ["test.jsonl"]);
         assert!(names("set/other").is_empty() && names("none/test").is_empty());
+        let message = |prefix: &str| find_files(folder.path(), prefix).unwrap_err().to_string();
+        assert!(message("set/twice").contains("twice.jsonl, twice.json;"), "{}", message("set/twice"));
+        assert!(message("set/part").contains("lacks part-00001-of-00002.json:"), "{}", message("set/part"));
     }
 }

@@ -12,8 +12,9 @@ use walkdir::WalkDir;
 
 use crate::card::{self, CardConfig};
 use crate::error::Error;
-use crate::files::suffix;
+use crate::files::{drop_notes, is_readable, suffix};
 use crate::glob;
+use crate::shards::{self, Shard};
 
 /// Largest number of files and folders that are looked at. Sets with more shards don't fit into memory.
 const MOST_ENTRIES: usize = 10_000;
@@ -161,6 +162,7 @@ fn sources(folder: &SourcePath, split: &str, files: &[FolderFile]) -> Result<Vec
         let (path, split) = (path.to_path_buf(), split.to_owned());
         return Err(Error::LargeSplit { path, split, largest: LARGEST_SPLIT });
     }
+    shards::check(path, files.iter().map(|file| file.name.as_str()))?;
     Ok(files.iter().map(|file| folder.join(&file.name)).collect())
 }
 
@@ -243,19 +245,19 @@ fn configs_by_names(files: &[FolderFile]) -> Vec<Config> {
     folders.into_iter().map(|name| config(name, &format!("{name}/"))).collect()
 }
 
-/// Returns the splits that the names of files and folders say, of the files whose paths begin with a prefix. The files of each
-/// are of one form.
+/// Returns the splits that the names of files and folders say, of the files whose paths begin with a prefix.
 fn splits_by_names(files: &[FolderFile], prefix: &str) -> Vec<SplitFiles> {
-    let mut found: BTreeMap<String, BTreeMap<usize, Vec<FolderFile>>> = BTreeMap::new();
-    for file in files {
-        let form = suffix(Path::new(&file.name));
-        let split = file.name.strip_prefix(prefix).and_then(split_of);
-        if let (Some(form), Some(split)) = (form, split) {
-            found.entry(split).or_default().entry(form).or_default().push(file.clone());
+    let mut found: BTreeMap<String, Vec<FolderFile>> = BTreeMap::new();
+    for file in files.iter().filter(|file| is_readable(Path::new(&file.name))) {
+        if let Some(split) = file.name.strip_prefix(prefix).and_then(split_of) {
+            found.entry(split).or_default().push(file.clone());
         }
     }
-    let preferred = |forms: BTreeMap<usize, Vec<FolderFile>>| forms.into_values().next().unwrap_or_default();
-    found.into_iter().map(|(split, forms)| (split, preferred(forms))).collect()
+    let without_notes = |(split, mut files): SplitFiles| {
+        drop_notes(&mut files, |file| Path::new(&file.name));
+        (split, files)
+    };
+    found.into_iter().map(without_notes).collect()
 }
 
 /// Returns the split that a path names: in the file's name, or in that of the nearest folder. Returns `None` if it names none, or
@@ -273,10 +275,7 @@ fn split_of(path: &str) -> Option<String> {
 
 /// Returns the split of a shard, which may have any name: `NAME-00000-of-00002.parquet`.
 fn split_of_shard(file: &str) -> Option<&str> {
-    let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
-    let (stem, _) = file.split_once('.')?;
-    let (rest, _) = stem.rsplit_once("-of-").filter(|(_, total)| is_number(total))?;
-    let (name, _) = rest.rsplit_once('-').filter(|(_, number)| is_number(number))?;
+    let name = Shard::of(file)?.name;
     let is_word = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     is_word.then_some(name)
 }

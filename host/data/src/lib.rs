@@ -14,7 +14,9 @@ mod files;
 mod fixtures;
 mod folder;
 mod glob;
+mod nanoseconds;
 mod records;
+mod shards;
 mod split;
 mod sudoku;
 

@@ -47,6 +47,6 @@ impl DuringUpdate {
             return Ok(first);
         }
         let reason = "the versions to repeat are not those of a request: one completion each, all beginning with the same";
-        Err(GenerateError::Request { policy, reason: reason.into() })
+        Err(GenerateError::Request { policy, parameter: None, reason: reason.into() })
     }
 }

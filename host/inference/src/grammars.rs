@@ -35,7 +35,8 @@ impl Grammars {
         snapshot: &PolicySnapshot<E>,
     ) -> Result<Option<Arc<CompiledGrammar>>, GenerateError> {
         let Some(grammar) = &request.sampling.grammar else { return Ok(None) };
-        let fail = |reason: String| GenerateError::Request { policy: request.policy, reason };
+        let (policy, parameter) = (request.policy, Some("structured_outputs"));
+        let fail = |reason: String| GenerateError::Request { policy, parameter, reason };
         let base = match self.by_base.entry(snapshot.base) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {

@@ -8,8 +8,8 @@ use rand_chacha::rand_core::Rng;
 pub(crate) trait LogitProcessing {
     /// True if biases or penalties change the logits.
     fn edits_logits(&self) -> bool;
-    /// Returns a message about the first parameter that is out of range, or `None` if all are valid.
-    fn invalid_parameter(&self, vocab: usize) -> Option<String>;
+    /// Returns the name of the first parameter that is out of range, and a message about it. Returns `None` if all are valid.
+    fn invalid_parameter(&self, vocab: usize) -> Option<(&'static str, String)>;
     /// Applies biases and penalties. `completion` holds the tokens sampled so far.
     fn edit_logits(&self, logits: &mut [f32], prompt: &[u32], completion: &[u32]);
     /// Ids of the tokens that top-k, top-p and min-p leave, sorted. `weights` are proportional to
@@ -25,9 +25,9 @@ impl LogitProcessing for Sampling {
             || !self.logit_bias.is_empty()
     }
 
-    fn invalid_parameter(&self, vocab: usize) -> Option<String> {
-        let range = |name: &str, value: f64, valid: bool, expected: &str| {
-            (!valid).then(|| format!("`{name}` is {value}; it must be {expected}"))
+    fn invalid_parameter(&self, vocab: usize) -> Option<(&'static str, String)> {
+        let range = |name: &'static str, value: f64, valid: bool, expected: &str| {
+            (!valid).then(|| (name, format!("`{name}` is {value}; it must be {expected}")))
         };
         let Self { temperature: t, top_p, min_p, repetition_penalty: r, .. } = *self;
         let (presence, frequency) = (self.presence_penalty, self.frequency_penalty);
@@ -41,10 +41,11 @@ impl LogitProcessing for Sampling {
                 let (id, bias) = self.logit_bias.iter().find(|(id, bias)| {
                     *id as usize >= vocab || bias.is_nan() || *bias == f32::INFINITY
                 })?;
-                Some(format!(
+                let message = format!(
                     "`logit_bias` gives token {id} a bias of {bias}; ids must be at most {}, biases finite or minus infinity",
                     vocab - 1
-                ))
+                );
+                Some(("logit_bias", message))
             })
     }
 

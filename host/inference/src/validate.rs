@@ -13,7 +13,10 @@ pub(crate) fn validate<E: Executor>(
     request: &Request,
 ) -> Result<PolicySnapshot<E>, GenerateError> {
     let policy = request.policy;
-    let fail = |reason: String| Err(GenerateError::Request { policy, reason });
+    let fail = |reason: String| Err(GenerateError::Request { policy, parameter: None, reason });
+    let refuse = |parameter: &'static str, reason: String| {
+        Err(GenerateError::Request { policy, parameter: Some(parameter), reason })
+    };
     let Some(snapshot) = policies.snapshot(policy) else {
         return fail("there is no such policy".into());
     };
@@ -29,18 +32,22 @@ pub(crate) fn validate<E: Executor>(
         ));
     }
     let outside = |id: &&u32| i64::from(**id) >= config.vocab;
-    if let Some(id) = request.prompt.iter().chain(&*request.stop_ids).find(outside) {
-        return fail(format!("token {id} is outside the model's vocabulary of {}", config.vocab));
+    let message = |id: &u32| format!("token {id} is outside the model's vocabulary of {}", config.vocab);
+    if let Some(id) = request.prompt.iter().find(outside) {
+        return fail(message(id));
     }
-    if let Some(problem) = request.sampling.invalid_parameter(config.vocab as usize) {
-        return fail(problem);
+    if let Some(id) = request.stop_ids.iter().find(outside) {
+        return refuse("stop_token_ids", message(id));
+    }
+    if let Some((parameter, problem)) = request.sampling.invalid_parameter(config.vocab as usize) {
+        return refuse(parameter, problem);
     }
     if request.sampling.grammar.is_some() && !request.sampling.logit_bias.is_empty() {
         // Together they could exclude every token.
-        return fail("it has both a grammar and a `logit_bias`; remove one of them".into());
+        return refuse("logit_bias", "it has both a grammar and a `logit_bias`; remove one of them".into());
     }
     if request.max_tokens == 0 {
-        return fail("`max_tokens` is 0; it must be at least 1".into());
+        return refuse("max_tokens", "`max_tokens` is 0; it must be at least 1".into());
     }
     if request.seeds.is_empty() {
         return fail("the request has no seeds; give one seed per completion".into());
@@ -49,12 +56,13 @@ pub(crate) fn validate<E: Executor>(
     let base = &policies.bases[snapshot.base];
     let mebibytes = |blocks: usize| (blocks * base.block_bytes).div_ceil(1 << 20);
     if longest.div_ceil(BLOCK) > base.blocks.capacity() {
-        return fail(format!(
+        let reason = format!(
             "{longest} tokens of prompt and completion need {} MiB of KV cache, but there are {}; raise `kv_cache` or \
              lower `max_tokens`",
             mebibytes(longest.div_ceil(BLOCK)),
             mebibytes(base.blocks.capacity()),
-        ));
+        );
+        return refuse("max_tokens", reason);
     }
     Ok(snapshot)
 }

@@ -63,10 +63,10 @@ impl<'d> Collector<'d> {
                 }
             }
             CursorContext::HeadValue { kind } => self.items_of_kind(kind, namespace),
-            CursorContext::Argument { template, name, position } if namespace.is_none() => {
-                let template = span_text(&self.document.text, template);
-                let name = name.map(|name| span_text(&self.document.text, name));
-                self.argument(cursor, template, name, position);
+            CursorContext::Argument { template, name, position, ref given } if namespace.is_none() => {
+                let text = |span| span_text(&self.document.text, span);
+                let given: Vec<&str> = given.iter().map(|name| text(*name)).collect();
+                self.argument(cursor, text(template), name.map(text), position, &given);
             }
             CursorContext::Value { key } if namespace.is_none() => {
                 self.value(cursor, span_text(&self.document.text, key));
@@ -179,8 +179,16 @@ impl<'d> Collector<'d> {
         self.names(cursor, named);
     }
 
-    /// Values of an argument of a template, and names of parameters that it may be for.
-    fn argument(&mut self, cursor: &Cursor, template: &str, name: Option<&str>, position: usize) {
+    /// Values of an argument of a template, and names of parameters that it may be for: those without an argument. `given` are
+    /// the names of arguments before it.
+    fn argument(
+        &mut self,
+        cursor: &Cursor,
+        template: &str,
+        name: Option<&str>,
+        position: usize,
+        given: &[&str],
+    ) {
         let mut names = self.position.names();
         let Some(parameters) = names.templates.remove(template) else {
             return self.names(cursor, NAMED_BY_ANY_ARGUMENT);
@@ -190,8 +198,9 @@ impl<'d> Collector<'d> {
             None => parameters.get(position),
         };
         self.names(cursor, own.map(|parameter| parameter.named_blocks).unwrap_or_default());
-        let further = if name.is_some() { &[] } else { parameters.get(position..).unwrap_or_default() };
-        for parameter in further {
+        let unnamed = position.saturating_sub(given.len());
+        let further = if name.is_some() { &[] } else { parameters.get(unnamed..).unwrap_or_default() };
+        for parameter in further.iter().filter(|parameter| !given.contains(&parameter.name.as_str())) {
             let detail = "parameter of the template";
             self.add(&parameter.name, CompletionItemKind::VARIABLE, detail, None).insert_text =
                 Some(format!("{} = ", parameter.name));

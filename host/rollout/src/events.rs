@@ -30,6 +30,8 @@ pub struct AgentStep {
     pub action: String,
     pub reward: f64,
     pub success: bool,
+    /// Number of tokens of the prompts of the turn's model calls.
+    pub prompt_tokens: usize,
     /// Number of tokens of the turn's completions.
     pub tokens: usize,
 }

@@ -206,6 +206,7 @@ impl EpisodeResult {
                     action: (*action).to_owned(),
                     reward,
                     success,
+                    prompt_tokens: calls.iter().map(|call| call.prompt.len()).sum(),
                     tokens: sampled_tokens(calls) as usize,
                 };
                 // The observer may have closed the channel.

@@ -199,7 +199,7 @@ impl PolicyRouter {
 }
 
 fn no_route(policy: usize) -> GenerateError {
-    GenerateError::Request { policy, reason: "there is no such policy".to_owned() }
+    GenerateError::Request { policy, parameter: None, reason: "there is no such policy".to_owned() }
 }
 
 #[async_trait]
@@ -226,7 +226,9 @@ impl Generate for PolicyRouter {
 /// Names the workflow's policy in an error instead of the engine's.
 fn with_policy(error: GenerateError, policy: usize) -> GenerateError {
     match error {
-        GenerateError::Request { reason, .. } => GenerateError::Request { policy, reason },
+        GenerateError::Request { parameter, reason, .. } => {
+            GenerateError::Request { policy, parameter, reason }
+        }
         GenerateError::Failed { reason, .. } => GenerateError::Failed { policy, reason },
         other => other,
     }

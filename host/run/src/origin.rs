@@ -24,18 +24,42 @@ const BEST: [&str; 2] = ["best", "best.new"];
 const KEY: &str = "run-folders.key";
 const KEY_LENGTH: usize = 32;
 
+/// Reason for which a run folder can't be marked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MarkError {
+    /// The user has no folder for the program's state.
+    #[error(
+        "HOME and XDG_STATE_HOME are not set: the key of this user is kept in the folder that one of them names"
+    )]
+    NoStateFolder,
+    /// The user's key can't be read or written.
+    #[error("{}: {source}", path.display())]
+    Key { path: PathBuf, source: io::Error },
+    /// A file has another length than a key.
+    #[error("{} is not a key of this program: remove it, and a new one is made", path.display())]
+    NoKey { path: PathBuf },
+    /// A file of the run folder can't be read.
+    #[error("{}: {source}", path.display())]
+    RunFolder { path: PathBuf, source: io::Error },
+    /// The mark can't be written. The message names it.
+    #[error(transparent)]
+    Record(#[from] pl_record::Error),
+}
+
 /// Marks a run folder as made by this user.
 ///
 /// # Errors
 /// If the user's key or the mark can't be written.
-pub(crate) fn mark_as_own(root: &Path) -> io::Result<()> {
-    let mac = mac_of(root, &own_key(&state_folder()?)?)?;
-    pl_record::write_atomically(&root.join(MAC), mac.to_hex().as_bytes()).map_err(io::Error::other)
+pub(crate) fn mark_as_own(root: &Path) -> Result<(), MarkError> {
+    let key = own_key(&state_folder().ok_or(MarkError::NoStateFolder)?)?;
+    let mac = mac_of(root, &key)?;
+    Ok(pl_record::write_atomically(&root.join(MAC), mac.to_hex().as_bytes())?)
 }
 
 /// Returns true if this user made the run folder on this machine, and its workflow and permissions are unchanged.
 pub(crate) fn is_own(root: &Path) -> bool {
-    let Ok(Some(key)) = state_folder().and_then(|folder| read_key(&folder.join(KEY))) else { return false };
+    let key = state_folder().map(|folder| read_key(&folder.join(KEY)));
+    let Some(Ok(Some(key))) = key else { return false };
     let Ok(recorded) = RunFolder::read_text(root, MAC) else { return false };
     let (Ok(recorded), Ok(mac)) = (blake3::Hash::from_hex(recorded), mac_of(root, &key)) else {
         return false;
@@ -78,23 +102,35 @@ pub(crate) fn refuse_links(root: &Path) -> Result<(), Error> {
     }
 }
 
-fn mac_of(root: &Path, key: &[u8; KEY_LENGTH]) -> io::Result<blake3::Hash> {
+fn mac_of(root: &Path, key: &[u8; KEY_LENGTH]) -> Result<blake3::Hash, MarkError> {
     let mut hasher = blake3::Hasher::new_keyed(key);
     for name in MARKED {
         // Hashes have one length, so that no byte passes from one file to the next.
         let mut bytes = blake3::Hasher::new();
-        bytes.update_reader(File::open(root.join(name))?)?;
+        let path = root.join(name);
+        let read = File::open(&path).and_then(|file| bytes.update_reader(file).map(drop));
+        read.map_err(|source| MarkError::RunFolder { path, source })?;
         hasher.update(bytes.finalize().as_bytes());
     }
     Ok(hasher.finalize())
 }
 
 /// Returns the user's key in a folder. Creates it when it is first needed.
-fn own_key(folder: &Path) -> io::Result<[u8; KEY_LENGTH]> {
+fn own_key(folder: &Path) -> Result<[u8; KEY_LENGTH], MarkError> {
     let path = folder.join(KEY);
-    if let Some(key) = read_key(&path)? {
+    let failed = |source| MarkError::Key { path: path.clone(), source };
+    if let Some(key) = read_key(&path).map_err(failed)? {
         return Ok(key);
     }
+    match write_key(folder, &path).map_err(failed)? {
+        Some(key) => Ok(key),
+        // Another process was faster.
+        None => read_key(&path).map_err(failed)?.ok_or_else(|| MarkError::NoKey { path: path.clone() }),
+    }
+}
+
+/// Creates a key in a folder. Returns `None` if there is a file.
+fn write_key(folder: &Path, path: &Path) -> io::Result<Option<[u8; KEY_LENGTH]>> {
     fs::create_dir_all(folder)?;
     let mut key = [0; KEY_LENGTH];
     File::open("/dev/urandom")?.read_exact(&mut key)?;
@@ -102,12 +138,10 @@ fn own_key(folder: &Path) -> io::Result<[u8; KEY_LENGTH]> {
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(&key)?;
     file.as_file().sync_all()?;
-    match file.persist_noclobber(&path) {
-        Ok(_) => Ok(key),
-        // Another process was faster.
-        Err(_) => {
-            read_key(&path)?.ok_or_else(|| io::Error::other(format!("cannot create {}", path.display())))
-        }
+    match file.persist_noclobber(path) {
+        Ok(_) => Ok(Some(key)),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+        Err(error) => Err(error.error),
     }
 }
 
@@ -120,12 +154,11 @@ fn read_key(path: &Path) -> io::Result<Option<[u8; KEY_LENGTH]>> {
     }
 }
 
-/// Returns the folder of the program's state: `pl-host` in `$XDG_STATE_HOME` or in `~/.local/state`.
-fn state_folder() -> io::Result<PathBuf> {
+/// Returns the folder of the program's state: `pl-host` in `$XDG_STATE_HOME` or in `~/.local/state`. `None` if neither is set.
+fn state_folder() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let base = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
-    let base = base.ok_or_else(|| io::Error::other("HOME and XDG_STATE_HOME are not set"))?;
-    Ok(base.join("pl-host"))
+    Some(base?.join("pl-host"))
 }
 
 #[cfg(test)]
@@ -141,5 +174,8 @@ mod tests {
         let key = own_key(&folder).unwrap();
         assert_eq!(own_key(&folder).unwrap(), key);
         assert_eq!(fs::metadata(folder.join(KEY)).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::write(folder.join(KEY), b"short").unwrap();
+        let error = own_key(&folder).unwrap_err();
+        assert!(matches!(&error, MarkError::NoKey { path } if *path == folder.join(KEY)), "{error}");
     }
 }

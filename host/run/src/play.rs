@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pl_data::exact_json;
 use pl_plugin::Task;
 use pl_rollout::{EpisodeEvent, EpisodeSummary};
 use serde_json::{Value, json};
@@ -14,13 +15,23 @@ use crate::progress::Notice;
 use crate::session::Session;
 use crate::workflow::CheckedWorkflow;
 
+/// Id of a task that a person has given. By it, plugins tell such a task, whose right answer may be unknown, from the record of a
+/// task file.
+const GIVEN: &str = "given";
+
 /// Returns a task from a record as JSON, or from a question in words.
-pub fn task_from_text(text: &str) -> Task {
+///
+/// # Errors
+/// If it is a record with a whole number of more than 64 bits.
+pub fn task_from_text(text: &str) -> Result<Task, Error> {
     let data = match serde_json::from_str::<Value>(text) {
-        Ok(Value::Object(record)) => Value::Object(record).to_string(),
+        Ok(Value::Object(_)) => {
+            let record = exact_json(text).map_err(|error| Error::Task { cause: error.to_string() })?;
+            record.to_string()
+        }
         _ => json!({ "question": text }).to_string(),
     };
-    Task { id: "given".to_owned(), data }
+    Ok(Task { id: GIVEN.to_owned(), data })
 }
 
 /// Returns the first task of a scenario.
@@ -69,4 +80,20 @@ where
         host.notify(Notice::EpisodeRestarted { failure: failure.describe() });
     }
     Ok(episode.summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_in_words_is_a_question_and_large_whole_numbers_are_refused() {
+        assert_eq!(task_from_text("12").unwrap().data, r#"{"question":"12"}"#);
+        assert_eq!(
+            task_from_text(r#"{"answer": 18446744073709551615}"#).unwrap().data,
+            r#"{"answer":18446744073709551615}"#
+        );
+        let error = task_from_text(r#"{"answer": 18446744073709551617}"#).unwrap_err().to_string();
+        assert!(error.contains("more than 64 bits"), "{error}");
+    }
 }

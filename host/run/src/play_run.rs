@@ -111,7 +111,7 @@ impl PlayableRun {
         match start {
             PlayStart::Task(text) => {
                 let task = match text {
-                    Some(text) => task_from_text(&text),
+                    Some(text) => task_from_text(&text)?,
                     None => first_task(host, &self.checked, &self.session, 0)?,
                 };
                 let missing = || Error::NoScenario { scenario: String::new(), scenarios: Vec::new() };

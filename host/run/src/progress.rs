@@ -93,6 +93,9 @@ pub struct StepSeconds {
     pub train: f64,
     /// Evaluations.
     pub evaluate: f64,
+    /// Evaluations of the untrained team, which come before the first step and are counted in it.
+    #[serde(default)]
+    pub baseline: f64,
     /// Time in which new weights were handed to the engine, the servers or the workers, and no episode started.
     #[serde(default)]
     pub publish: f64,

@@ -170,8 +170,9 @@ impl<'h> TrainingRun<'h> {
     /// # Errors
     /// [`Error::RunFolder`] if the folder is not a run folder or another process writes into it,
     /// [`Error::NothingToResume`] if it has no checkpoint but recorded episodes, [`Error::ForeignRun`] if it is
-    /// not the user's own, [`Error::NotAllowed`] if it needs more than its start was allowed, [`Error::Changed`] if the machine, a plugin, a model, a `from` or a data file differs from what the
-    /// run was started with, [`Error::FixedSettings`] if a setting can't change.
+    /// not the user's own, [`Error::NotAllowed`] if it needs more than its start was allowed, [`Error::Changed`] if the machine, a
+    /// plugin, a model, a `from` or a data file differs from what the run was started with, [`Error::FixedSettings`] if a setting
+    /// can't change.
     pub fn resume(
         host: &'h Host,
         root: &Path,

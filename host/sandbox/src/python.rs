@@ -149,7 +149,9 @@ impl Inner {
         let started = Instant::now();
         let ended = pl_wasm::call(&mut store, async |store| {
             let worker = self.worker.instantiate_async(&mut *store).await?;
-            worker.pl_host_worker_interpreter().call_run(&mut *store, &job.source).await
+            // Python skips a byte order mark in files alone, and a program is one.
+            let source = job.source.strip_prefix('\u{feff}').unwrap_or(&job.source);
+            worker.pl_host_worker_interpreter().call_run(&mut *store, source).await
         })
         .await;
         let refused = store.data().memory_refused();

@@ -39,25 +39,39 @@ pub(crate) fn object(
     let mut fields: Map<String, Value> = serde_json::from_slice(body)
         .map_err(|e| ApiError::body(format!("the body is not a JSON object: {e}")))?;
     remove_nulls(&mut fields);
-    for (name, neutral) in unsupported {
-        if fields.get(*name).is_some_and(|value| value != neutral) {
-            return Err(ApiError::field(
-                *name,
-                format!("`{name}` is not supported by this server; leave it out"),
-            ));
-        }
-    }
+    refuse(&fields, unsupported)?;
     Ok(Value::Object(fields))
 }
 
-/// Removes the null members of a request, of its messages and of its `stream_options`. Clients send them for what is
-/// absent, such as the message of a completion as OpenAI's client dumps it. Elsewhere, as in the schema of a tool, null is a
-/// value.
+/// Refuses the fields in `unsupported` unless they have the value that is given with them, or are null.
+///
+/// # Errors
+/// Status 400 for the first of them.
+pub(crate) fn refuse(fields: &Map<String, Value>, unsupported: &[(&str, Value)]) -> Result<(), ApiError> {
+    let asks = |(name, neutral): &&(&str, Value)| {
+        fields.get(*name).is_some_and(|value| !value.is_null() && value != neutral)
+    };
+    let Some((name, _)) = unsupported.iter().find(asks) else { return Ok(()) };
+    let instead = match name.starts_with("guided_") {
+        true => "send `structured_outputs` instead, as to vLLM since 0.12",
+        false => "leave it out",
+    };
+    Err(ApiError::field(*name, format!("`{name}` is not supported by this server; {instead}")))
+}
+
+/// Removes the null members of a request, of its messages, `stream_options` and `structured_outputs`, and those of
+/// `sampling_params`. Clients send them for what is absent, such as the message of a completion as OpenAI's client dumps it.
+/// Elsewhere, as in the schema of a tool, null is a value.
 fn remove_nulls(fields: &mut Map<String, Value>) {
     let is_given = |_: &String, value: &mut Value| !value.is_null();
     fields.retain(is_given);
-    if let Some(Value::Object(options)) = fields.get_mut("stream_options") {
-        options.retain(is_given);
+    for name in ["stream_options", "structured_outputs"] {
+        if let Some(Value::Object(options)) = fields.get_mut(name) {
+            options.retain(is_given);
+        }
+    }
+    if let Some(Value::Object(params)) = fields.get_mut("sampling_params") {
+        remove_nulls(params);
     }
     if let Some(Value::Array(messages)) = fields.get_mut("messages") {
         for message in messages.iter_mut().filter_map(Value::as_object_mut) {

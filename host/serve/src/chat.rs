@@ -73,7 +73,7 @@ async fn complete(
     };
     let permit = service.admit()?;
     if chat.stream {
-        return Ok(stream_completion(service, model, request, &chat, permit));
+        return stream_completion(service, model, request, &chat, permit).await;
     }
     let prompt = Arc::clone(&request.prompt);
     let completions = service.generate(request, permit).await?;
@@ -124,13 +124,13 @@ fn answer(model: &ServedModel, completion: &Completion, offers_tools: bool) -> (
     }
 }
 
-fn stream_completion(
+async fn stream_completion(
     service: &Arc<Service>,
     model: Arc<ServedModel>,
     request: Request,
     chat: &ChatRequest,
     permit: Permit,
-) -> Response {
+) -> Result<Response, ApiError> {
     let envelope = Envelope::new(&model.name);
     let (with_logprobs, with_ids) = (chat.logprobs, chat.return_token_ids);
     // Whether a text is a tool call is known at its end.
@@ -145,7 +145,7 @@ fn stream_completion(
         })
         .collect();
     let shared = Arc::clone(service);
-    let generated = stream::generate(service, request, permit).flat_map(move |part| {
+    let generated = stream::generate(service, request, permit).await?.flat_map(move |part| {
         let values = match part {
             Generated::Chunk(chunk) => {
                 let tokens = Tokens { ids: &chunk.tokens, logprobs: &chunk.logprobs, top: &chunk.top };
@@ -177,5 +177,5 @@ fn stream_completion(
         };
         futures::stream::iter(values)
     });
-    stream::events(futures::stream::iter(opening).chain(generated))
+    Ok(stream::events(futures::stream::iter(opening).chain(generated)))
 }

@@ -105,7 +105,7 @@ pub(crate) async fn completions(
         token_ids: asked.return_token_ids,
     };
     if asked.stream {
-        return stream_completions(&service, requests, format, asked.stream_options.include_usage);
+        return stream_completions(&service, requests, format, asked.stream_options.include_usage).await;
     }
     let prompt_tokens = requests.iter().map(|request| request.prompt.len()).sum();
     let prompts: Vec<Arc<[u32]>> = requests.iter().map(|request| Arc::clone(&request.prompt)).collect();
@@ -171,7 +171,7 @@ impl Format {
     }
 }
 
-fn stream_completions(
+async fn stream_completions(
     service: &Arc<Service>,
     requests: Vec<Request>,
     format: Format,
@@ -179,15 +179,18 @@ fn stream_completions(
 ) -> Result<Response, ApiError> {
     let prompt_tokens: usize = requests.iter().map(|request| request.prompt.len()).sum();
     let total = requests.iter().map(|request| request.seeds.len()).sum();
-    let mut streams = Vec::new();
+    let mut starting = Vec::new();
     let mut first = 0;
     for request in requests {
         let count = request.seeds.len();
         let (prompt, permit) = (request.prompt.len(), service.admit()?);
-        let parts = stream::generate(service, request, permit);
-        streams.push(parts.map(move |part| (first, prompt, part)).boxed());
+        starting.push(async move {
+            let parts = stream::generate(service, request, permit).await?;
+            Ok::<_, ApiError>(parts.map(move |part| (first, prompt, part)).boxed())
+        });
         first += count;
     }
+    let streams = try_join_all(starting).await?;
     let shared = Arc::clone(service);
     // Characters of each completion so far, and completions that have not ended.
     let (mut offsets, mut open, mut generated) = (vec![0_usize; total], total, 0);

@@ -37,8 +37,9 @@ pub(crate) async fn play(
     while let Ok(turn) = receiver.try_recv() {
         turns.push(turn);
     }
+    let prompt = turns.iter().map(|turn| turn.prompt_tokens).sum();
     let tokens = turns.iter().map(|turn| turn.tokens).sum();
-    service.count_tokens(0, tokens);
+    service.count_tokens(prompt, tokens);
     let finish = finish_reason(ending, turns.last())?;
     let content = turns.last().map(|turn| turn.content.as_str()).unwrap_or_default();
     let earlier = turns.split_last().map(|(_, earlier)| earlier).unwrap_or_default();
@@ -50,7 +51,7 @@ pub(crate) async fn play(
         "finish_reason": finish,
     });
     let mut response = envelope.object("chat.completion", &[choice]);
-    response.insert("usage".to_owned(), usage(0, tokens));
+    response.insert("usage".to_owned(), usage(prompt, tokens));
     response.insert("turns".to_owned(), json!(turns));
     Ok(response::ok(&response))
 }
@@ -137,24 +138,25 @@ fn stream_episode(
         let mut turns: UnboundedReceiver<TeamTurn> = turns;
         let mut last: Option<TeamTurn> = None;
         let relay = async {
-            let mut tokens = 0;
+            let (mut prompt, mut tokens) = (0, 0);
             while let Some(turn) = turns.recv().await {
+                prompt += turn.prompt_tokens;
                 tokens += turn.tokens;
                 if let Some(earlier) = last.replace(turn) {
                     send(json!({ "reasoning_content": transcript(&earlier) }), Value::Null);
                 }
             }
-            tokens
+            (prompt, tokens)
         };
-        let (ending, tokens) = tokio::join!(team.play(&task, seed, sender), relay);
-        shared.count_tokens(0, tokens);
+        let (ending, (prompt, tokens)) = tokio::join!(team.play(&task, seed, sender), relay);
+        shared.count_tokens(prompt, tokens);
         match ending.map_err(ApiError::from).and_then(|ending| finish_reason(ending, last.as_ref())) {
             Ok(finish) => {
                 let content = last.map(|turn| turn.content).unwrap_or_default();
                 send(json!({ "content": content }), Value::Null);
                 send(json!({}), json!(finish));
                 if include_usage {
-                    let _ = values.send(envelope.usage_chunk(usage(0, tokens)));
+                    let _ = values.send(envelope.usage_chunk(usage(prompt, tokens)));
                 }
             }
             Err(error) => drop(values.send(error.to_json())),

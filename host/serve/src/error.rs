@@ -82,18 +82,12 @@ impl ApiError {
     }
 }
 
-/// Returns the field that a message is about, if it begins with its name: "`top_p` is 0; it must be…".
-fn leading_name(message: &str) -> Option<String> {
-    let (name, _) = message.strip_prefix('`')?.split_once('`')?;
-    Some(name.to_owned())
-}
-
 impl From<GenerateError> for ApiError {
     fn from(error: GenerateError) -> Self {
         match error {
             // The index of a policy means nothing to a client.
-            GenerateError::Request { reason, .. } => {
-                ApiError { param: leading_name(&reason), ..ApiError::body(reason) }
+            GenerateError::Request { parameter, reason, .. } => {
+                ApiError { param: parameter.map(str::to_owned), ..ApiError::body(reason) }
             }
             GenerateError::Aborted => ApiError::with_status(
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -15,7 +15,7 @@ use crate::chat_response::{finish_reason, usage};
 use crate::error::ApiError;
 use crate::logprobs::{self, Tokens};
 use crate::response;
-use crate::sampling::SamplingFields;
+use crate::sampling::{SamplingFields, unsupported_params};
 use crate::service::Service;
 
 /// Body of a request.
@@ -59,6 +59,9 @@ pub(crate) async fn generate(
 ) -> Result<Response, ApiError> {
     let unsupported = [("stream", json!(false)), ("output_mode", json!("tokens"))];
     let body = body::object(&headers, &bytes, &unsupported)?;
+    if let Some(params) = body.get("sampling_params").and_then(Value::as_object) {
+        body::refuse(params, &unsupported_params()).map_err(in_params)?;
+    }
     let asked: GenerateRequest = body::read(&body)?;
     let SamplingParams { sampling_params: sampling } = body::read(&body)?;
     let model = service.policy(asked.model.as_deref())?;

@@ -7,7 +7,10 @@
 //! | path | format |
 //! |---|---|
 //! | `POST /v1/chat/completions`, `POST /v1/completions`, `GET /v1/models` | OpenAI's |
-//! | `POST /inference/v1/generate`, `POST /v1/load_lora_adapter`, `POST /v1/unload_lora_adapter`, `POST /tokenize`, `POST /detokenize`, `GET /health`, `GET /version`, `POST /pause`, `POST /resume`, `POST /sleep`, `POST /wake_up`, `POST /update_weights`, `POST /update_weight_version`, `GET /weight_info` | vLLM's |
+//! | `POST /inference/v1/generate`, `POST /tokenize`, `POST /detokenize`, `GET /health`, `GET /version` | vLLM's |
+//! | `POST /v1/load_lora_adapter`, `POST /v1/unload_lora_adapter` | vLLM's |
+//! | `POST /pause`, `POST /resume`, `POST /sleep`, `POST /wake_up` | vLLM's |
+//! | `POST /update_weights`, `POST /update_weight_version`, `GET /weight_info` | vLLM's |
 //! | `GET /metrics` | OpenMetrics, as Prometheus reads it |
 //!
 //! An endpoint refuses fields that it can't serve, by name, instead of ignoring them. Fields that no API here

@@ -39,6 +39,10 @@ pub(crate) enum StructuredOutputs {
     Grammar(String),
     /// A JSON Schema, as text or as it is.
     Json(Value),
+    /// A regular expression of the whole completion.
+    Regex(String),
+    /// The completions to choose from.
+    Choice(Vec<String>),
 }
 
 /// A string or a list of strings.
@@ -59,15 +63,46 @@ pub(crate) fn unsupported() -> Vec<(&'static str, Value)> {
         ("best_of", json!(1)),
         ("continue_final_message", json!(false)),
         ("echo", json!(false)),
+        ("guided_choice", Value::Null),
+        ("guided_decoding_backend", Value::Null),
+        ("guided_grammar", Value::Null),
         ("guided_json", Value::Null),
+        ("guided_regex", Value::Null),
+        ("guided_whitespace_pattern", Value::Null),
         ("ignore_eos", json!(false)),
         ("include_stop_str_in_output", json!(false)),
         ("min_tokens", json!(0)),
         ("prompt_logprobs", Value::Null),
         ("response_format", json!({ "type": "text" })),
+        ("skip_special_tokens", json!(true)),
+        ("spaces_between_special_tokens", json!(true)),
+        ("structural_tag", Value::Null),
         ("suffix", json!("")),
+        ("thinking_token_budget", Value::Null),
         ("truncate_prompt_tokens", json!(0)),
         ("use_beam_search", json!(false)),
+    ]
+}
+
+/// Members of vLLM's `sampling_params` that would change the result and that nothing here implements, each with the value that
+/// asks for nothing. Those about texts are not among them: the response has token ids alone.
+pub(crate) fn unsupported_params() -> Vec<(&'static str, Value)> {
+    vec![
+        ("allowed_token_ids", json!([])),
+        ("bad_words", json!([])),
+        ("best_of", json!(1)),
+        ("extra_args", json!({})),
+        ("flat_logprobs", json!(false)),
+        ("guided_decoding", Value::Null),
+        ("ignore_eos", json!(false)),
+        ("include_stop_str_in_output", json!(false)),
+        ("logits_processors", json!([])),
+        ("logprob_token_ids", json!([])),
+        ("min_tokens", json!(0)),
+        ("prompt_logprobs", Value::Null),
+        ("repetition_detection", Value::Null),
+        ("thinking_token_budget", Value::Null),
+        ("truncate_prompt_tokens", json!(0)),
     ]
 }
 
@@ -77,8 +112,37 @@ impl StructuredOutputs {
             StructuredOutputs::Grammar(text) => Grammar::Lark(text.clone()),
             StructuredOutputs::Json(Value::String(text)) => Grammar::JsonSchema(text.clone()),
             StructuredOutputs::Json(schema) => Grammar::JsonSchema(schema.to_string()),
+            StructuredOutputs::Regex(pattern) => Grammar::Lark(format!("start: {}", lark_regex(pattern))),
+            StructuredOutputs::Choice(texts) => {
+                let texts: Vec<String> = texts.iter().map(|text| lark_string(text)).collect();
+                Grammar::Lark(format!("start: {}", texts.join(" | ")))
+            }
         }
     }
+}
+
+/// Returns a text as a string of Lark, which is written as in JSON.
+fn lark_string(text: &str) -> String {
+    // JSON may have this character as it is, Lark's strings may not.
+    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+/// Returns a regular expression as one of Lark, between slashes: its own are escaped.
+fn lark_regex(pattern: &str) -> String {
+    if pattern.is_empty() {
+        return lark_string("");
+    }
+    let mut out = String::from("/");
+    let mut is_escaped = false;
+    for character in pattern.chars() {
+        if character == '/' && !is_escaped {
+            out.push('\\');
+        }
+        is_escaped = character == '\\' && !is_escaped;
+        out.push(character);
+    }
+    out.push('/');
+    out
 }
 
 impl SamplingFields {
@@ -131,8 +195,14 @@ impl SamplingFields {
     /// Returns the distribution that the request asks for; without any parameter, the model's own.
     ///
     /// # Errors
-    /// If a bias is not one of a token. The engine checks ranges.
+    /// If a bias is not one of a token, or there is nothing to choose from. The engine checks ranges.
     pub(crate) fn distribution(&self) -> Result<Sampling, ApiError> {
+        if let Some(StructuredOutputs::Choice(texts)) = &self.structured_outputs
+            && texts.is_empty()
+        {
+            let message = "`structured_outputs.choice` is empty; give at least one text";
+            return Err(ApiError::field("structured_outputs", message));
+        }
         let default = Sampling::default();
         Ok(Sampling {
             temperature: self.temperature.unwrap_or(default.temperature),

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -23,17 +24,24 @@ pub(crate) enum Generated {
     Failed(ApiError),
 }
 
+/// Time that a response waits for the first part of its completions. A request that is not valid has failed by then, and its
+/// status says so; one that waits for its turn begins with status 200, before its client gives up on a silent server.
+const FIRST_PART: Duration = Duration::from_secs(10);
+
 /// Generates, and returns the completions part by part. Dropping the stream cancels the request.
-pub(crate) fn generate(
+///
+/// # Errors
+/// Those of the engine, if generation fails before the first part.
+pub(crate) async fn generate(
     service: &Arc<Service>,
     mut request: Request,
     permit: Permit,
-) -> impl Stream<Item = Generated> + Send + use<> {
+) -> Result<impl Stream<Item = Generated> + Send + use<>, ApiError> {
     let (sender, chunks) = unbounded_channel();
     request.listener = Some(sender);
     let generator = Arc::clone(&service.generator);
     let generation = async move { generator.generate(request).await };
-    while_running(generation, chunks).map(move |part| {
+    let parts = while_running(generation, chunks).map(move |part| {
         // A request is in progress until its client has read the end.
         let _held = &permit;
         match part {
@@ -41,7 +49,12 @@ pub(crate) fn generate(
             Progress::Ended(Ok(completions)) => Generated::Finished(completions),
             Progress::Ended(Err(error)) => Generated::Failed(error.into()),
         }
-    })
+    });
+    let mut parts = Box::pin(parts);
+    match tokio::time::timeout(FIRST_PART, parts.next()).await {
+        Ok(Some(Generated::Failed(error))) => Err(error),
+        first => Ok(stream::iter(first.ok().flatten()).chain(parts)),
+    }
 }
 
 /// Progress of some work.

@@ -28,7 +28,9 @@ pub struct TeamTurn {
     pub content: String,
     /// The action that the agent's plugin made of it, as JSON.
     pub action: String,
-    /// Number of tokens of the completion.
+    /// Number of tokens of the prompts of the turn, one for each model call.
+    pub prompt_tokens: usize,
+    /// Number of tokens of its completions.
     pub tokens: usize,
 }
 

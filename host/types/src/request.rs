@@ -110,6 +110,8 @@ pub enum GenerateError {
     Request {
         /// Index of the policy.
         policy: usize,
+        /// Name of the parameter that the problem is in. `None` if it is not in one alone.
+        parameter: Option<&'static str>,
         /// The problem, and what to do.
         reason: String,
     },

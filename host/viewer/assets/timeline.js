@@ -19,7 +19,7 @@ export function timeline(lines) {
   }
   const shown = timed.slice(first);
   if (!shown.length) return null;
-  const parts = shown.flatMap((line) => line.timeline.map((part) => ({ ...part, step: line.step })));
+  const parts = shown.flatMap((line) => line.timeline.map((part) => ({ step: line.step, ...part })));
   const from = Math.min(...parts.map((part) => part.start));
   const to = Math.max(...parts.map((part) => part.end));
   const width = 900;

@@ -100,7 +100,7 @@ fn add_elapsed(line: &mut Value, elapsed: &mut f64) {
     let Some(seconds) = line.get("seconds").and_then(Value::as_object) else { return };
     let part = |name: &str| seconds.get(name).and_then(Value::as_f64).unwrap_or(0.0);
     let rollouts = if part("wait") > 0.0 { part("wait") } else { part("play") };
-    *elapsed += rollouts + part("train") + part("evaluate");
+    *elapsed += rollouts + part("train") + part("evaluate") + part("baseline");
     line["elapsed"] = json!(*elapsed);
 }
 

@@ -93,8 +93,8 @@ impl Problem {
     /// `{"inputs": […], "outputs": […]}` or `[{"input": …, "output": …}]`), CodeContests' (`description`, `public_tests`;
     /// Li et al. 2022, arXiv:2203.07814), APPS' (`question`, `input_output`; Hendrycks et al. 2021, arXiv:2105.09938) and
     /// LiveCodeBench's (`question_content`, `public_test_cases`; Jain et al. 2024, arXiv:2403.07974). MBPP's text does not
-    /// name the function: a call without its value does, or the first `shown` tests. A record with only a `question` has
-    /// no tests.
+    /// name the function: a call without its value does, or the first `shown` tests. A person's own task may have only
+    /// a `question`: it has no tests.
     ///
     /// # Errors
     /// [`Error::task`] that names the missing or invalid field.
@@ -113,7 +113,9 @@ impl Problem {
             record @ Record { question_content: Some(_), public_test_cases: Some(_), .. } => {
                 livecodebench::read(record, bad)
             }
-            Record { question: Some(question), .. } if task.read::<Map<String, Value>>()?.len() == 1 => {
+            Record { question: Some(question), .. }
+                if task.is_given() && task.read::<Map<String, Value>>()?.len() == 1 =>
+            {
                 let tests = Tests::Asserts(Asserts::default());
                 Ok(Self { text: question.trim().to_owned(), tests, solution: None, functions: Vec::new() })
             }
@@ -361,6 +363,9 @@ mod tests {
         assert!(message(&json!({"text": "t", "test_list": ["assert True"]})).contains("calls no function"));
         assert!(message(&json!({"test_list": ["assert 1"]})).contains("neither `text` nor `prompt`"));
         assert!(message(&json!({"text": "t", "test_list": "assert 1"})).starts_with("task 7: "));
-        assert_eq!(read(&json!({"question": "By hand?"})).unwrap().text, "By hand?");
+        let by_hand = Task::new("given", &json!({"question": "By hand?"})).unwrap();
+        assert_eq!(Problem::read(&by_hand, 0).unwrap().text, "By hand?");
+        // Of a task file: no program would be right.
+        assert!(message(&json!({"question": "By hand?"})).ends_with("this one has: question"));
     }
 }

@@ -16,8 +16,8 @@ pub struct Problem {
 
 impl Problem {
     /// Reads GSM8K's records (`question`, and `answer` ending in `#### 42`), MATH's (`problem`, and `answer`
-    /// or a `solution` that boxes it), and bare ones (`gold`, with or without `question`). A record with only
-    /// a `question` has no known answer.
+    /// or a `solution` that boxes it), and bare ones (`gold`, with or without `question`). A person's own task
+    /// may have only a `question`: its answer is unknown.
     ///
     /// # Errors
     /// [`Error::task`] that names the missing or invalid field.
@@ -39,7 +39,7 @@ impl Problem {
             (None, None, None) => String::new(),
         };
         let gold = gold.trim().to_owned();
-        let by_hand = record.len() == 1 && record.contains_key("question");
+        let by_hand = task.is_given() && record.len() == 1 && record.contains_key("question");
         if gold.is_empty() && !by_hand {
             let fields = record.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
             return Err(Error::task(format!(
@@ -82,7 +82,8 @@ mod tests {
         assert_eq!(read(&json!({"problem": "p", "solution": r"so \boxed{3}."})), Ok(problem("p", "3")));
         assert_eq!(read(&json!({"question": "q", "answer": 204})), Ok(problem("q", "204")));
         assert_eq!(read(&json!({"gold": "5", "pred": "5"})), Ok(problem("", "5")));
-        assert_eq!(read(&json!({"question": "by hand?"})), Ok(problem("by hand?", "")));
+        let by_hand = Task::new("given", &json!({"question": "by hand?"})).unwrap();
+        assert_eq!(Problem::read(&by_hand), Ok(problem("by hand?", "")));
     }
 
     #[test]
@@ -92,6 +93,12 @@ mod tests {
             message(&json!({"question": "q", "target": "5"})).ends_with("this one has: question, target")
         );
         assert!(message(&json!({"question": "q", "answer": "#### "})).contains("no right answer"));
+        // Of a task file: each episode would fail.
+        let lacking = message(&json!({"question": "q"}));
+        assert!(
+            lacking.starts_with("task 7 has no right answer") && lacking.ends_with("has: question"),
+            "{lacking}"
+        );
         assert!(message(&json!({"answer": "5"})).contains("neither `question` nor `problem`"));
         assert!(message(&json!({"gold": [1]})).contains("`gold` is not a text: [1]"));
         assert!(message(&json!("text")).starts_with("task 7: "));

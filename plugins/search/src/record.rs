@@ -20,7 +20,8 @@ pub struct Question {
 impl Question {
     /// Reads HotpotQA's and 2WikiMultihopQA's records (`question`, `answer`, `supporting_facts`), R1-Searcher's and
     /// Bamboogle's (`question`, `answer`), and those of Search-R1 and FlashRAG (`question`, `golden_answers`). An answer
-    /// is a text, a number, or a list of them. A record with only a `question` has no known answer.
+    /// is a text, a number, or a list of them. A person's own task may have only a
+    /// `question`: its answer is unknown.
     ///
     /// # Errors
     /// [`Error::task`] that names the missing or invalid field.
@@ -36,7 +37,7 @@ impl Question {
         let answers = match named {
             Some((name, value)) => texts(value)
                 .ok_or_else(|| refuse(format!("`{name}` is neither a text nor a list of texts")))?,
-            None if record.len() == 1 => Vec::new(),
+            None if task.is_given() && record.len() == 1 => Vec::new(),
             None => {
                 let fields = record.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
                 return Err(refuse(format!(
@@ -122,7 +123,8 @@ mod tests {
         );
         assert_eq!(form(json!({"question": "q", "answers": ["a"], "answer": "b"})), expected("q", "a", ""));
         assert_eq!(form(json!({"question": "q", "answer": 1969})), expected("q", "1969", ""));
-        assert_eq!(form(json!({"question": "by hand?"})), expected("by hand?", "", ""));
+        let by_hand = Task::new("given", &json!({"question": "by hand?"})).unwrap();
+        assert!(Question::read(&by_hand).unwrap().answers.is_empty());
     }
 
     #[test]
@@ -131,6 +133,7 @@ mod tests {
         assert_eq!(message(json!({"answer": "x"})), "task 7: it has no `question`");
         assert_eq!(message(json!({"question": 1, "answer": "x"})), "task 7: `question` is not a text");
         assert!(message(json!({"question": "q", "target": "x"})).ends_with("this one has: question, target"));
+        assert!(message(json!({"question": "q"})).ends_with("this one has: question"));
         assert_eq!(message(json!({"question": "q", "answers": []})), "task 7: `answers` is empty");
         assert!(message(json!({"question": "q", "answer": {}})).contains("`answer` is neither"));
         assert!(

@@ -17,7 +17,7 @@ pub fn run(app: &App, options: &PlayArgs) -> CommandResult {
     checked.require_team(scenario)?;
     let player = session.player(scenario).ok_or_else(|| CommandError::failed("the scenario is missing"))?;
     let task = match &options.task {
-        Some(text) => task_from_text(text),
+        Some(text) => task_from_text(text)?,
         None => first_task(&app.host, &checked, &session, scenario)?,
     };
     let mut out = visible::stdout();

@@ -159,13 +159,15 @@ impl Team for PlayedTeam {
         seed: u64,
         turns: UnboundedSender<TeamTurn>,
     ) -> Result<TeamResult, TeamError> {
-        let (sender, events) = unbounded_channel();
-        let playing = self.0.play(seed, task_from_text(task), sender);
-        let (episode, ()) = tokio::join!(playing, relay(events, &turns));
-        let episode = episode.map_err(|error| match error {
+        let failure = |error: pl_run::Error| match error {
             pl_run::Error::Task { cause } => TeamError::Task(cause),
             error => TeamError::Episode(error.to_string()),
-        })?;
+        };
+        let task = task_from_text(task).map_err(failure)?;
+        let (sender, events) = unbounded_channel();
+        let playing = self.0.play(seed, task, sender);
+        let (episode, ()) = tokio::join!(playing, relay(events, &turns));
+        let episode = episode.map_err(failure)?;
         match episode.summary {
             Some(summary) => Ok(TeamResult { truncated: summary.truncated }),
             None => {
@@ -190,12 +192,12 @@ async fn relay(mut events: UnboundedReceiver<EpisodeEvent>, turns: &UnboundedSen
                 }
                 prompted.push((agent, content));
             }
-            EpisodeEvent::Acted(AgentStep { agent, action, tokens, .. }) => {
+            EpisodeEvent::Acted(AgentStep { agent, action, prompt_tokens, tokens, .. }) => {
                 // An attempt that failed has left prompts behind: the last one of the agent counts.
                 let last = prompted.iter().rposition(|(name, _)| *name == agent);
                 let content = last.map(|index| prompted.swap_remove(index).1).unwrap_or_default();
                 // The request may be gone.
-                let _ = turns.send(TeamTurn { agent, content, action, tokens });
+                let _ = turns.send(TeamTurn { agent, content, action, prompt_tokens, tokens });
             }
             EpisodeEvent::Drawn(_) => {}
         }

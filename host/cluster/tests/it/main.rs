@@ -19,6 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::jetstream::message::PublishMessage;
 use pl_cluster::{
     Connection, Coordinator, CoordinatorOptions, Error, Lease, LeaseQueue, LocalServer, Next, Role,
     SharedFile, WeightsRef, Worker, runs,
@@ -241,6 +242,56 @@ fn a_worker_that_lies_is_excluded() {
         let again = server.worker("liar").await;
         assert!(matches!(again.next().await, Err(Error::Excluded { .. })));
         honest.abort();
+    });
+}
+
+/// A worker of another version answers in a form that the coordinator can't read, and acknowledges the lease.
+#[test]
+fn a_worker_whose_result_can_not_be_read_is_excluded() {
+    test(async |server| {
+        let coordinator = Arc::new(server.coordinator().await);
+        let playing = {
+            let coordinator = Arc::clone(&coordinator);
+            tokio::spawn(async move { coordinator.play(lease(1, 0), as_it_is).await })
+        };
+        let old = server.worker("old-rack").await;
+        let Next::Play(task) = old.next().await.unwrap() else { panic!("no lease") };
+        let stranger = async_nats::jetstream::new(server.stranger(Role::Worker).await);
+        let id = format!("{}-1-old-rack", task.lease.key());
+        let message = PublishMessage::build().payload("another form".into()).message_id(&id);
+        stranger.send_publish("pl.run-1.result.1", message).await.unwrap().await.unwrap();
+        let refused = tokio::time::timeout(Duration::from_secs(20), async {
+            loop {
+                if let Err(error) = old.next().await {
+                    return error;
+                }
+            }
+        });
+        let honest = play(server.worker("honest").await, 1);
+        assert_eq!(playing.await.unwrap().unwrap(), lease(1, 0).body);
+        let refused = refused.await.unwrap();
+        assert!(
+            matches!(&refused, Error::Excluded { reason, .. } if reason.contains("another version of pl-host")),
+            "{refused}"
+        );
+        honest.abort();
+        drop(task);
+    });
+}
+
+#[test]
+fn a_worker_that_can_not_read_a_task_leaves_it_to_others() {
+    test(async |server| {
+        let _coordinator = server.coordinator().await;
+        let (old, other) = (server.worker("old").await, server.worker("other").await);
+        let stranger = async_nats::jetstream::new(server.stranger(Role::Coordinator).await);
+        let message = PublishMessage::build().payload("another form".into()).message_id("key-1-0");
+        stranger.send_publish("pl.run-1.task", message).await.unwrap().await.unwrap();
+        for worker in [old, other] {
+            let error = worker.next().await.err().unwrap();
+            assert!(matches!(error, Error::Unreadable { .. }), "{error}");
+            assert!(error.to_string().contains("another version of pl-host (0)"), "{error}");
+        }
     });
 }
 

@@ -111,6 +111,24 @@ fn shards_are_found_by_their_names_and_read_in_order() {
     assert_eq!(names(&split("f:train")), [("train".to_owned(), 2)]);
 }
 
+/// Neither is told from the names of the files alone: the same records twice, and a part of the records.
+#[test]
+fn a_split_in_two_forms_or_without_all_shards_is_refused() {
+    let folder = folder(&[
+        ("train.jsonl", b"{}"),
+        ("train.json", b"[]"),
+        ("test.jsonl", b"{}"),
+        ("test-notes.txt", b"a note"),
+        ("data/dev-00000-of-00002.jsonl", b"{}"),
+    ]);
+    let files = |text: &str| files(folder.path(), text);
+    assert_eq!(files("f:test").unwrap(), ["test.jsonl"]);
+    let twice = files("f:train").unwrap_err().to_string();
+    assert!(twice.contains("several forms: train.jsonl, train.json; keep"), "{twice}");
+    let lacking = files("f:dev").unwrap_err().to_string();
+    assert!(lacking.contains("lacks data/dev-00001-of-00002.jsonl: fetch"), "{lacking}");
+}
+
 #[test]
 fn words_between_separators_are_splits() {
     for (path, expected) in [
@@ -130,10 +148,9 @@ fn words_between_separators_are_splits() {
 }
 
 #[test]
-fn subfolders_are_configurations_and_a_split_is_of_one_form() {
+fn subfolders_are_configurations() {
     let folder = folder(&[
         ("main/train.jsonl", b"{}"),
-        ("main/train.parquet", b""),
         ("socratic/train.json", b"[]"),
         (".cache/train.jsonl", b"{}"),
         ("notes/readme.txt", b""),

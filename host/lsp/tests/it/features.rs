@@ -171,6 +171,20 @@ fn a_policy_is_found_in_the_arguments_of_templates() {
 }
 
 #[test]
+fn parameters_that_have_an_argument_are_not_proposed() {
+    let proposed = |arguments: &str| {
+        let call = r#"expert("step by step", by = shared)"#;
+        let mut labels = labels(&EXPERTS.replacen(call, &format!("expert({arguments})"), 1));
+        labels.retain(|label| ["way", "by"].contains(&label.as_str()));
+        labels
+    };
+    assert_eq!(proposed("|"), ["way", "by"]);
+    assert_eq!(proposed("by = shared, |"), ["way"]);
+    assert_eq!(proposed("\"so\", |"), ["by"]);
+    assert_eq!(proposed("\"so\", by = shared, |"), [""; 0]);
+}
+
+#[test]
 fn a_rename_to_a_name_that_the_language_refuses_says_why() {
     let refused = |marked: &str, name: &str| {
         let (mut editor, mut params) = open_marked(marked);

@@ -27,8 +27,8 @@ pub struct SampleEpisodes {
     pub episodes: Vec<SampleEpisode>,
     /// Views (JSON) that the environments showed, also those on which no agent acted.
     pub views: Vec<String>,
-    /// Environments whose episode failed, with the reason.
-    pub failed: Vec<(String, String)>,
+    /// Environments whose episode failed, with the error.
+    pub failed: Vec<(String, Error)>,
 }
 
 /// An episode.
@@ -97,14 +97,14 @@ pub async fn sample_episodes(
         let tasks = match tasks(&environment, samples).await {
             Ok(tasks) => tasks,
             Err(error) => {
-                episodes.failed.push((name.clone(), error.to_string()));
+                episodes.failed.push((name.clone(), error));
                 continue;
             }
         };
         for (index, task) in (0..).zip(tasks) {
             match run_episode(name, &environment, &source, &task, index, &mut episodes.views, report).await {
                 Ok(played) => episodes.episodes.push(played),
-                Err(error) => episodes.failed.push((name.clone(), error.to_string())),
+                Err(error) => episodes.failed.push((name.clone(), error)),
             }
         }
     }

@@ -1,9 +1,10 @@
 //! Conformance checks of the maths domain with settings from outside.
 
 use pl_plugin::conformance::{CheckResult, Samples, check_plugin};
-use pl_plugin::{Plugin, PluginSpec};
+use pl_plugin::{Plugin, PluginSpec, Task};
 use serde_json::{Map, Value, json};
 
+use crate::common::hostile::{Attack, EntryPoint, component_of};
 use crate::common::{built, load, services};
 
 /// Samples with settings of one item.
@@ -81,4 +82,19 @@ async fn settings_that_their_item_accepts_are_tested() {
     for check in of_problems {
         assert_eq!(check.result, CheckResult::Passed, "{}", check.requirement);
     }
+}
+
+/// Without one episode there is nothing else to check, but the plugin has not passed.
+#[tokio::test]
+async fn an_environment_that_traps_at_the_start_of_each_episode_fails() {
+    let plugin = load(&component_of(EntryPoint::Start, Attack::Trap), PluginSpec::new("hostile")).await;
+    let tasks = vec![Task { id: "one".to_owned(), data: "{}".to_owned() }];
+    let report =
+        check_plugin(&plugin, &[], &services(), &Samples { tasks, ..Samples::default() }).await.unwrap();
+    let failed = report.checks.iter().find_map(|check| match &check.result {
+        CheckResult::Failed(reason) if check.requirement == "plays episodes without a fault" => Some(reason),
+        _ => None,
+    });
+    let reason = failed.unwrap_or_else(|| panic!("{:?}", report.checks));
+    assert!(reason.contains("start") && reason.contains("unreachable") && !report.passed(), "{reason}");
 }

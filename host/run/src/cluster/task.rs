@@ -8,6 +8,8 @@ use pl_rollout::RolloutPlan;
 use pl_types::Phase;
 use serde::{Deserialize, Serialize};
 
+use crate::error::cluster::ClusterError;
+
 /// Team that plays a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Team {
@@ -51,6 +53,19 @@ impl TaskToPlay {
         })
     }
 
+    /// Decodes the body of the lease of a task.
+    ///
+    /// # Errors
+    /// [`ClusterError::Unreadable`] if it is not one.
+    pub fn decode(task: &str, body: &[u8]) -> Result<TaskToPlay, ClusterError> {
+        let refuse = |reason: String| ClusterError::Unreadable { what: format!("task {task}"), reason };
+        match postcard::take_from_bytes(body) {
+            Ok((task, [])) => Ok(task),
+            Ok((_, rest)) => Err(refuse(format!("{} bytes follow it", rest.len()))),
+            Err(error) => Err(refuse(error.to_string())),
+        }
+    }
+
     /// Name in messages: `train 3.1`, `test 10.4`.
     pub fn name(&self) -> String {
         let phase = match &self.phase {
@@ -74,6 +89,37 @@ impl TaskToPlay {
             first_sample: self.first_sample,
             in_flight: self.samples.max(1) as usize,
             versions: self.versions.as_slice().into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_in_another_form_is_an_error_that_says_what_to_do() {
+        let task = TaskToPlay {
+            team: Team::Scenario(0),
+            seed: 1,
+            phase: Phase::Train,
+            step: 3,
+            number: 2,
+            task: Task { id: "t".to_owned(), data: "{}".to_owned() },
+            mode: Rollout::Flat,
+            samples: 2,
+            first_sample: 0,
+            versions: vec![0],
+        };
+        let mut body = postcard::to_allocvec(&task).unwrap();
+        assert_eq!(TaskToPlay::decode("train 3.2", &body).unwrap(), task);
+        let cut = body[..4].to_vec();
+        // A later version may have fields that this one lacks.
+        body.push(0);
+        for body in [cut, body] {
+            let error = TaskToPlay::decode("train 3.2", &body).unwrap_err().to_string();
+            assert!(error.starts_with("task train 3.2 can't be read"), "{error}");
+            assert!(error.contains("another version of pl-host"), "{error}");
         }
     }
 }

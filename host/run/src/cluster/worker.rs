@@ -1,7 +1,7 @@
 //! A worker: plays the tasks of runs that other processes coordinate.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -86,6 +86,7 @@ fn take_part(host: &Host, worker: &Worker, options: &WorkerOptions, stop: &StopR
         evaluations: checked.workflow.evaluations.clone(),
         playing: AtomicU32::new(0),
         played: AtomicU64::new(0),
+        unreadable: Mutex::default(),
     });
     let ended = host.block_on(Arc::clone(&player).play_all(worker, options, stop));
     host.notify(Notice::LeftRun { run: run.clone(), played: player.played.load(Ordering::Relaxed) });
@@ -100,6 +101,8 @@ struct TaskPlayer {
     evaluations: Vec<Evaluation>,
     playing: AtomicU32,
     played: AtomicU64,
+    /// Error of a task that can't be read here, after which this worker leaves the run to others.
+    unreadable: Mutex<Option<Error>>,
 }
 
 impl TaskPlayer {
@@ -132,6 +135,9 @@ impl TaskPlayer {
                 break Ok(());
             }
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break Ok(()) };
+            if let Some(error) = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                break Err(error);
+            }
             match worker.next().await {
                 Ok(Next::Play(task)) => {
                     let player = Arc::clone(&self);
@@ -153,9 +159,17 @@ impl TaskPlayer {
     }
 
     async fn play(&self, task: LeasedTask) {
-        self.playing.fetch_add(1, Ordering::Relaxed);
         let name = task.lease.task.clone();
-        match self.attempts(&task).await {
+        let to_play = match TaskToPlay::decode(&name, &task.lease.body) {
+            Ok(to_play) => to_play,
+            Err(error) => {
+                task.give_back(GIVE_BACK).await;
+                *self.unreadable.lock().unwrap_or_else(PoisonError::into_inner) = Some(Error::cluster(error));
+                return;
+            }
+        };
+        self.playing.fetch_add(1, Ordering::Relaxed);
+        match self.attempts(&task, to_play).await {
             Ok(result) => match task.finish(result).await {
                 Ok(()) => {
                     self.played.fetch_add(1, Ordering::Relaxed);
@@ -172,11 +186,8 @@ impl TaskPlayer {
     }
 
     /// Plays a task. Returns its result as bytes.
-    async fn attempts(&self, task: &LeasedTask) -> Result<Vec<u8>, Error> {
+    async fn attempts(&self, task: &LeasedTask, to_play: TaskToPlay) -> Result<Vec<u8>, Error> {
         let name = task.lease.task.clone();
-        let to_play: TaskToPlay = postcard::from_bytes(&task.lease.body).map_err(|error| {
-            Error::cluster(ClusterError::Result { task: name.clone(), reason: error.to_string() })
-        })?;
         let setup = self.setup(&to_play.team).ok_or_else(|| {
             let reason = "the workflow has no such team".to_owned();
             Error::cluster(ClusterError::Result { task: name.clone(), reason })

@@ -15,7 +15,9 @@ pub enum ClusterError {
     #[error("this worker can't take part in run {run}:\n  {}", differences.join("\n  "))]
     Differs { run: String, differences: Vec<String> },
     /// A message of the coordinator can't be written or read.
-    #[error("{what} can't be read: {reason}; the coordinator may be of another version")]
+    #[error(
+        "{what} can't be read: {reason}; the coordinator may be another version of pl-host: start the same one here"
+    )]
     Unreadable { what: String, reason: String },
     /// A file of the cache or of the run can't be read or written.
     #[error("{}: {source}", path.display())]

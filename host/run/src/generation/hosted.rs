@@ -43,7 +43,7 @@ pub(crate) struct HostedPolicy {
 
 impl HostedPolicy {
     pub(crate) async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
-        let refuse = |reason: String| GenerateError::Request { policy: self.policy, reason };
+        let refuse = |reason: String| GenerateError::Request { policy: self.policy, parameter: None, reason };
         let text = self.tokenizer.decode(&request.prompt, false);
         let Conversation { messages, tools } = serde_json::from_str(&text).map_err(|error| {
             refuse(format!(

@@ -170,7 +170,7 @@ impl RemotePolicy {
 
     /// Completes a prompt as the embedded engine does.
     pub(crate) async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
-        let refuse = |reason: String| GenerateError::Request { policy: self.policy, reason };
+        let refuse = |reason: String| GenerateError::Request { policy: self.policy, parameter: None, reason };
         let length = request.prompt.len();
         if length == 0 {
             return Err(refuse("the prompt is empty".to_owned()));
@@ -184,7 +184,12 @@ impl RemotePolicy {
             )));
         }
         if !request.sampling.logit_bias.is_empty() {
-            return Err(refuse("`logit_bias` is not sent on to servers; leave it out".to_owned()));
+            let reason = "`logit_bias` is not sent on to servers; leave it out".to_owned();
+            return Err(GenerateError::Request {
+                policy: self.policy,
+                parameter: Some("logit_bias"),
+                reason,
+            });
         }
         let current = self.current();
         let stop_ids = request.stop_ids.iter().chain(self.tokenizer.end_of_turn()).copied();

@@ -40,6 +40,7 @@ pub(super) enum RolloutEvent {
     /// Evaluations of the weights after an update.
     Evaluated {
         reports: Vec<EvaluationReport>,
+        ended: Instant,
         seconds: f64,
     },
     /// The transitions of a lane's part of a step that is not whole yet.

@@ -169,6 +169,7 @@ impl TrainingRun<'_> {
                 events,
                 clock: Clock::start(),
                 trained_until: Instant::now(),
+                untrained_times: StepTimes::default(),
             };
             // The rollout thread ends when the loop is dropped.
             outer_loop.run(&mut session.trainer, stop)
@@ -216,6 +217,8 @@ struct OuterLoop<'r> {
     clock: Clock,
     /// End of the last step's updates, or of the evaluation and the checkpoint after them.
     trained_until: Instant,
+    /// Times of the evaluation of the untrained team, until the line of the first step has them.
+    untrained_times: StepTimes,
 }
 
 impl OuterLoop<'_> {
@@ -224,7 +227,9 @@ impl OuterLoop<'_> {
         self.hand_over_all(trainer)?;
         if self.state.step == 0 {
             // The untrained team is the baseline. A resumed run has evaluated its last step already.
-            self.state.untrained = self.evaluate(&mut StepTimes::default())?;
+            let mut times = StepTimes::default();
+            self.state.untrained = self.evaluate(&mut times)?;
+            self.untrained_times = times;
         }
         // Score of the finished steps, until a checkpoint has it.
         let mut unsaved = None;

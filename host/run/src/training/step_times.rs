@@ -75,6 +75,9 @@ pub(super) struct TimelinePart {
     part: &'static str,
     start: f64,
     end: f64,
+    /// Step that it belongs to. `None` for that of the line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<u64>,
 }
 
 impl Clock {
@@ -91,7 +94,15 @@ impl Clock {
     /// Returns a part of a step that took some seconds up to `end`.
     pub fn part(&self, part: &'static str, end: Instant, seconds: f64) -> TimelinePart {
         let end = end.saturating_duration_since(self.0).as_secs_f64();
-        TimelinePart { part, start: milliseconds((end - seconds).max(0.0)), end: milliseconds(end) }
+        let (start, end) = (milliseconds((end - seconds).max(0.0)), milliseconds(end));
+        TimelinePart { part, start, end, step: None }
+    }
+}
+
+impl TimelinePart {
+    /// Returns the part as one of another step than that of its line.
+    pub fn of_step(self, step: u64) -> TimelinePart {
+        TimelinePart { step: Some(step), ..self }
     }
 }
 

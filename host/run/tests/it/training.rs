@@ -38,6 +38,25 @@ fn the_timings_of_a_step_have_the_work_of_the_engine() {
     }
 }
 
+#[test]
+fn the_timings_have_the_evaluation_of_the_untrained_team() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let run = workflow.run(&["train.steps=2", "held_out.every=1"]);
+    let text = std::fs::read_to_string(run.join("timings.jsonl")).unwrap();
+    let timings: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(timings.len(), 2, "a line for each step");
+    let evaluations = |line: &Value| -> Vec<(Option<u64>, f64)> {
+        let parts = line["timeline"].as_array().unwrap().iter().filter(|part| part["part"] == "evaluate");
+        parts.map(|part| (part["step"].as_u64(), part["start"].as_f64().unwrap())).collect()
+    };
+    let (first, second) = (evaluations(&timings[0]), evaluations(&timings[1]));
+    assert_eq!(first.iter().map(|own| own.0).collect::<Vec<_>>(), [Some(0), None]);
+    assert_eq!(second.iter().map(|own| own.0).collect::<Vec<_>>(), [None]);
+    assert!(first[0].1 < first[1].1 && first[1].1 < second[0].1);
+    assert!(timings[0]["seconds"]["baseline"].as_f64().unwrap() > 0.0);
+    assert_eq!(timings[1]["seconds"]["baseline"].as_f64().unwrap(), 0.0);
+}
+
 fn learning_rates(overrides: &[&str]) -> Vec<f64> {
     let workflow = Workflow::new("tree-l2.mas", "");
     let run = workflow.run(&[&["train.learning_rate=0.01"], overrides].concat());

@@ -43,6 +43,11 @@ async fn a_program_prints_and_sympy_solves() {
 }
 
 #[tokio::test]
+async fn a_byte_order_mark_is_skipped_as_in_a_file() {
+    assert_eq!(run("\u{feff}print('\u{feff}' == chr(0xfeff))").await, printed("True\n"));
+}
+
+#[tokio::test]
 async fn modules_outside_the_snapshot_can_be_imported() {
     let source = "import sqlite3, http.client, xml.etree.ElementTree as t, sympy.physics.units, asyncio\n\
                   print(t.fromstring('<a b=\"1\"/>').attrib, sqlite3.connect(':memory:').execute('select 2').fetchone())";

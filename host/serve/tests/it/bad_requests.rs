@@ -125,6 +125,11 @@ fn fields_that_would_change_the_result_are_refused_by_chats_and_completions() {
         ("prompt_logprobs", json!(1), Value::Null),
         ("response_format", json!({ "type": "json_object" }), json!({ "type": "text" })),
         ("guided_json", json!({}), Value::Null),
+        ("guided_regex", json!("[a-z]"), Value::Null),
+        ("guided_choice", json!(["a"]), Value::Null),
+        ("guided_grammar", json!("start: \"a\""), Value::Null),
+        ("guided_whitespace_pattern", json!(" "), Value::Null),
+        ("skip_special_tokens", json!(false), json!(true)),
         ("ignore_eos", json!(true), json!(false)),
         ("min_tokens", json!(3), json!(0)),
         ("bad_words", json!(["a"]), json!([])),
@@ -147,6 +152,57 @@ fn fields_that_would_change_the_result_are_refused_by_chats_and_completions() {
             assert_error(&with(asking), 400, "invalid_request_error", Some(field), "not supported");
             assert_eq!(with(neutral).status, 200, "{path} {field}");
         }
+    }
+}
+
+#[test]
+fn members_of_sampling_params_that_would_change_the_result_are_refused() {
+    let server = Server::start();
+    let fields = [
+        ("guided_decoding", json!({ "regex": "a" }), Value::Null),
+        ("ignore_eos", json!(true), json!(false)),
+        ("min_tokens", json!(3), json!(0)),
+        ("bad_words", json!(["a"]), json!([])),
+        ("allowed_token_ids", json!([1]), Value::Null),
+        ("prompt_logprobs", json!(1), Value::Null),
+    ];
+    for (field, asking, neutral) in fields {
+        let post = |value: Value| {
+            let body = json!({ "model": "letters", "token_ids": [1], "sampling_params": { field: value } });
+            server.post("/inference/v1/generate", &body)
+        };
+        let param = format!("sampling_params.{field}");
+        assert_error(&post(asking), 400, "invalid_request_error", Some(&param), "not supported");
+        assert_eq!(post(neutral).status, 200, "{field}");
+    }
+}
+
+#[test]
+fn structured_outputs_of_another_form_are_refused() {
+    let server = Server::start();
+    for (asked, problem) in [
+        (json!({ "structural_tag": "{}" }), "unknown variant `structural_tag`"),
+        (json!({ "json": {}, "whitespace_pattern": " " }), "structured_outputs"),
+        (json!({ "choice": [] }), "at least one"),
+    ] {
+        let body = json!({ "model": "letters", "prompt": "Hi", "structured_outputs": asked });
+        let answered = server.post("/v1/completions", &body);
+        assert_error(&answered, 400, "invalid_request_error", Some("structured_outputs"), problem);
+    }
+}
+
+#[test]
+fn an_error_before_the_first_token_of_a_stream_is_the_response() {
+    let server = Server::start();
+    let messages = json!([{ "role": "user", "content": "Hi" }]);
+    let chat = json!({ "model": "letters", "messages": messages, "stream": true });
+    let text = json!({ "model": "letters", "prompt": ["Hi", "Ho"], "stream": true });
+    for (path, mut body) in [("/v1/chat/completions", chat), ("/v1/completions", text)] {
+        body["top_p"] = json!(0);
+        assert_error(&server.post(path, &body), 400, "invalid_request_error", Some("top_p"), "above 0");
+        body["model"] = json!("broken");
+        body["top_p"] = json!(1);
+        assert_error(&server.post(path, &body), 500, "server_error", None, "out of memory");
     }
 }
 

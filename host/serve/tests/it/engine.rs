@@ -70,7 +70,7 @@ impl Generate for Scripted {
         if request.sampling.top_p == 0.0 {
             running.ended = true;
             let reason = "`top_p` is 0; it must be above 0 and at most 1".into();
-            return Err(GenerateError::Request { policy: request.policy, reason });
+            return Err(GenerateError::Request { policy: request.policy, parameter: Some("top_p"), reason });
         }
         if request.policy == CALLING {
             running.ended = true;

@@ -30,7 +30,8 @@ impl Team for Pair {
         for agent in ["first", "second"] {
             tokio::task::yield_now().await;
             let content = format!("{task} by {agent} with {seed}");
-            turns.send(TeamTurn { agent: agent.into(), content, action: "{}".into(), tokens: 3 }).unwrap();
+            let (agent, action) = (agent.into(), "{}".into());
+            turns.send(TeamTurn { agent, content, action, prompt_tokens: 10, tokens: 3 }).unwrap();
         }
         Ok(TeamResult { truncated: false })
     }
@@ -52,7 +53,7 @@ fn the_answer_is_the_last_agent_s_and_the_others_are_its_reasoning() {
     assert_eq!(body["choices"][0]["finish_reason"], "stop");
     assert_eq!(body["turns"][0]["agent"], "first");
     assert_eq!(body["turns"][1]["tokens"], 3);
-    assert_eq!(body["usage"]["completion_tokens"], 6);
+    assert_eq!(body["usage"], json!({ "prompt_tokens": 20, "completion_tokens": 6, "total_tokens": 26 }));
 }
 
 #[test]

@@ -69,6 +69,15 @@ struct Part {
     part: String,
     start: f64,
     end: f64,
+    /// `None` for the step of the line.
+    step: Option<u64>,
+}
+
+/// What the rollouts were at, on the clock of the trace.
+struct Rollout {
+    span: (f64, f64),
+    step: u64,
+    category: &'static str,
 }
 
 /// Events of a run, and the lines that can't be read.
@@ -104,8 +113,7 @@ impl Timeline {
     fn add(&mut self, lines: &[Line]) {
         let name = |pid: u32, name: &str| json!({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}});
         self.events.extend([name(ROLLOUTS, "rollouts"), name(TRAINING, "training")]);
-        // Ends of what is on each row of rollouts.
-        let mut rows: Vec<f64> = Vec::new();
+        let mut rollouts: Vec<Rollout> = Vec::new();
         let mut learners: Vec<String> = Vec::new();
         let (mut shift, mut last_trained, mut latest) = (0.0, 0.0, 0.0_f64);
         for (index, line) in lines.iter().enumerate() {
@@ -124,21 +132,34 @@ impl Timeline {
                     self.add_update(line, next, shift, (start, end), &mut learners);
                     continue;
                 }
-                let row = rows.iter().position(|busy_until| *busy_until <= start).unwrap_or(rows.len());
-                if row == rows.len() {
-                    rows.push(end);
-                    self.name_row(ROLLOUTS, row, &format!("rollouts {}", row + 1));
-                }
-                if let Some(busy_until) = rows.get_mut(row) {
-                    *busy_until = end;
-                }
                 let category = match part.part.as_str() {
                     "play" => "generating",
                     "publish" => "publishing weights",
                     _ => "evaluating",
                 };
-                self.event(ROLLOUTS, row, &format!("step {}", line.step), category, (start, end));
+                rollouts.push(Rollout { span: (start, end), step: part.step.unwrap_or(line.step), category });
             }
+        }
+        self.add_rollouts(rollouts);
+    }
+
+    /// Adds what the rollouts were at, each on the first row that is free then. A line has weights that were made ready before the
+    /// evaluation in the line before it.
+    fn add_rollouts(&mut self, mut rollouts: Vec<Rollout>) {
+        rollouts.sort_by(|a, b| a.span.0.total_cmp(&b.span.0));
+        // Ends of what is on each row.
+        let mut rows: Vec<f64> = Vec::new();
+        for Rollout { span: (start, end), step, category } in rollouts {
+            let is_free = |busy_until: &f64| *busy_until <= start + ROUNDING;
+            let row = rows.iter().position(is_free).unwrap_or(rows.len());
+            if row == rows.len() {
+                rows.push(end);
+                self.name_row(ROLLOUTS, row, &format!("rollouts {}", row + 1));
+            }
+            if let Some(busy_until) = rows.get_mut(row) {
+                *busy_until = end;
+            }
+            self.event(ROLLOUTS, row, &format!("step {step}"), category, (start, end));
         }
     }
 
@@ -260,6 +281,38 @@ mod tests {
         has(1, 0, "step 3: generating", 9, 1);
         let names: Vec<&str> =
             timeline.events.iter().filter_map(|event| event["args"]["name"].as_str()).collect();
-        assert_eq!(names, ["rollouts", "training", "rollouts 1", "a, b", "c", "rollouts 2"]);
+        assert_eq!(names, ["rollouts", "training", "a, b", "c", "rollouts 1", "rollouts 2"]);
+    }
+
+    /// The weights of step 2 are made ready before the evaluation after step 1, which plays with them, and times are rounded.
+    #[test]
+    fn a_run_in_step_has_one_row_of_rollouts_with_all_evaluations() {
+        let folder = tempfile::tempdir().unwrap();
+        let part = |part: &str, start: f64, end: f64| json!({"part": part, "start": start, "end": end});
+        let baseline = json!({"part": "evaluate", "start": 0.5, "end": 2.0, "step": 0});
+        let lines = [
+            json!({"step": 1, "timeline": [
+                baseline, part("publish", 0.0, 0.5), part("play", 2.0, 4.0), part("train", 4.0, 6.0),
+                part("evaluate", 6.5, 8.001),
+            ]}),
+            json!({"step": 2, "timeline": [
+                part("publish", 6.0, 6.5), part("play", 8.0, 9.0), part("train", 9.0, 10.0),
+            ]}),
+        ];
+        std::fs::write(folder.path().join("timings.jsonl"), lines.map(|line| format!("{line}\n")).concat())
+            .unwrap();
+        let timeline = Timeline::read(folder.path()).unwrap();
+        let all = spans(&timeline);
+        let rollouts: Vec<(u64, &str)> =
+            all.iter().filter(|own| own.0 == 1).map(|own| (own.1, own.2.as_str())).collect();
+        let expected = [
+            "step 1: publishing weights",
+            "step 0: evaluating",
+            "step 1: generating",
+            "step 2: publishing weights",
+            "step 1: evaluating",
+            "step 2: generating",
+        ];
+        assert_eq!(rollouts, expected.map(|name| (0, name)));
     }
 }

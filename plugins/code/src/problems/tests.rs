@@ -154,7 +154,7 @@ fn a_snapshot_restores_the_episode() {
 
 #[test]
 fn impossible_settings_are_refused() {
-    let task = Task::new("1", &json!({"question": "Write something."})).unwrap();
+    let task = Task::new("given", &json!({"question": "Write something."})).unwrap();
     let without_calls = Settings { calls_per_job: 0, ..Settings::default() };
     let without_tests = Settings { tests: 0, ..Settings::default() };
     let with_many = Settings { tests: 9, ..Settings::default() };
@@ -309,7 +309,7 @@ fn secrets_stay_in_their_jobs() {
 #[test]
 fn a_program_without_tests_is_only_loaded() {
     testing::set_sandbox(fake_verdict);
-    let task = Task::new("1", &json!({"question": "Write something."})).unwrap();
+    let task = Task::new("given", &json!({"question": "Write something."})).unwrap();
     let mut episode = Problems::start(&Settings::default(), &task, 0).unwrap();
     let outcome = apply(&mut episode, &[act("coder", "right")]);
     assert_eq!(outcome.facts, Facts { passed: false, ran: true, tested: false, agreed: false });

@@ -131,6 +131,10 @@ pub struct TaskRequest {
     pub level: u32,
 }
 
+/// Id of a task that a person has given in words or as a record. Those of task files have the name of their file and a line:
+/// `train:3`.
+const GIVEN: &str = "given";
+
 impl Task {
     /// A task with `data` as its record, written as JSON.
     ///
@@ -140,6 +144,12 @@ impl Task {
         let data = serde_json::to_string(data)
             .map_err(|e| Error::unreadable(ErrorKind::Internal, "a task has no JSON form", &e))?;
         Ok(Self { id: id.into(), data })
+    }
+
+    /// Returns true if a person has given the task, as in `pl-host play --task "1 + 1?"`. Only then may its right answer be
+    /// unknown: with the record of a task file, no answer would ever be right.
+    pub fn is_given(&self) -> bool {
+        self.id == GIVEN
     }
 
     /// Reads the record.

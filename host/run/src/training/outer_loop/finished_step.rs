@@ -87,19 +87,28 @@ impl OuterLoop<'_> {
         self.trained_until = last;
         let publish = played.published.iter().map(|(_, seconds)| seconds).sum();
         let published = played.published.iter().map(|(end, seconds)| clock.part("publish", *end, *seconds));
+        let untrained = std::mem::take(&mut self.untrained_times);
         let parts = [
             played.finished.map(|finished| clock.part("play", finished, played.seconds)),
             Some(clock.part("train", last, train)),
         ];
+        let before = untrained.timeline.into_iter().map(|part| part.of_step(0));
         StepTimes {
             step: played.step,
-            seconds: StepSeconds { play: played.seconds, wait, train, evaluate: 0.0, publish },
+            seconds: StepSeconds {
+                play: played.seconds,
+                wait,
+                train,
+                evaluate: 0.0,
+                baseline: untrained.seconds.evaluate,
+                publish,
+            },
             sampled_tokens: played.tokens,
             trained_tokens: results.iter().map(|result| result.trained.update.fed_tokens).sum(),
             learners: results.iter().zip(learners).map(times).collect(),
             episodes: EpisodeColumns::new(&played.episode_times, &played.episode_tasks, clock),
             engine: played.engine,
-            timeline: published.chain(parts.into_iter().flatten()).collect(),
+            timeline: before.chain(published).chain(parts.into_iter().flatten()).collect(),
         }
     }
 
@@ -111,11 +120,11 @@ impl OuterLoop<'_> {
             return Ok(None);
         }
         let reports = loop {
-            if let Some(LoopEvent::Rollout(RolloutEvent::Evaluated { reports, seconds })) =
+            if let Some(LoopEvent::Rollout(RolloutEvent::Evaluated { reports, ended, seconds })) =
                 self.next_event()?
             {
                 times.seconds.evaluate = seconds;
-                times.timeline.push(self.clock.part("evaluate", Instant::now(), seconds));
+                times.timeline.push(self.clock.part("evaluate", ended, seconds));
                 break reports;
             }
         };
