@@ -11,6 +11,7 @@ mod leased_team;
 mod leased_weights;
 mod local;
 mod manifest;
+mod message;
 mod options;
 mod ranks;
 mod remote_learner;

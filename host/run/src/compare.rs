@@ -16,7 +16,7 @@ use crate::training::finished_steps;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunComparison {
     pub runs: Vec<ComparedRun>,
-    /// Settings, plugins and files that are not the same in all runs.
+    /// Settings, files, plugins and devices that are not the same in all runs.
     pub settings: Vec<DifferingSetting>,
 }
 
@@ -32,8 +32,8 @@ pub struct ComparedRun {
 /// A setting, a file or a plugin with its value in each run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DifferingSetting {
-    /// Dotted path, such as `train.learning_rate` or `policies.coder.lora.rank`. Files and plugins are named by what they are:
-    /// `data tasks`, `plugin math`, `from of policy coder`.
+    /// Dotted path, such as `train.learning_rate` or `policies.coder.lora.rank`. Of lock.json: `seed`, `device`, `threads`, and
+    /// others named by what they are: `data tasks`, `plugin math`, `from of policy coder`, `number format of model base`.
     pub path: String,
     /// Values in the order of the runs; the beginning of the hash for files and plugins. `None` for a run without the setting.
     pub values: Vec<Option<Value>>,
@@ -57,28 +57,40 @@ impl RunComparison {
     }
 }
 
-/// Returns all settings of a run, its seed and its inputs, by [`DifferingSetting::path`].
+/// Returns all settings of a run, and what its lock.json has of its start, by [`DifferingSetting::path`].
 fn settings(folder: &Path) -> Result<BTreeMap<String, Value>, Error> {
     let stored = StoredWorkflow::read(folder)?;
     let lock = RunFolder::read_lock(folder).map_err(Error::RunFolder)?;
     let mut settings = settings_by_path(&serde_json::json!(stored.workflow));
-    settings.insert("seed".to_owned(), lock.seed.into());
-    settings.extend(inputs(&lock));
+    settings.extend(start(&lock));
     Ok(settings)
 }
 
-/// Returns the short hashes of what a run has loaded, by kind and name. No setting has a path with a space.
-fn inputs(lock: &Lock) -> impl Iterator<Item = (String, Value)> {
-    let kinds = [
+/// Returns the seed, the program, the device and the inputs of a run by kind and name: files and plugins as short hashes. No
+/// setting has a path with a space.
+fn start(lock: &Lock) -> impl Iterator<Item = (String, Value)> {
+    let hashes = [
         ("plugin", &lock.plugins),
         ("grant", &lock.grants),
         ("model", &lock.models),
         ("from of policy", &lock.starts),
         ("data", &lock.data),
     ];
-    kinds.into_iter().flat_map(move |(kind, hashes)| {
-        hashes.iter().map(move |(name, hash)| (format!("{kind} {name}"), first_digits(hash).into()))
-    })
+    let texts = [("number format of model", &lock.dtypes), ("image", &lock.images)];
+    let own = [
+        ("seed", Value::from(lock.seed)),
+        ("version of pl-host", lock.version.as_str().into()),
+        ("device", lock.device.as_str().into()),
+        ("threads", lock.threads.into()),
+    ];
+    let named = |kind: &str, name: &str, value: &str| (format!("{kind} {name}"), Value::from(value));
+    let inputs = hashes.into_iter().flat_map(move |(kind, hashes)| {
+        hashes.iter().map(move |(name, hash)| named(kind, name, first_digits(hash)))
+    });
+    let further = texts
+        .into_iter()
+        .flat_map(move |(kind, texts)| texts.iter().map(move |(name, text)| named(kind, name, text)));
+    own.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(inputs).chain(further)
 }
 
 /// Returns the settings whose values are not the same in all runs.
@@ -123,23 +135,25 @@ mod tests {
     }
 
     #[test]
-    fn plugins_and_files_that_differ_are_listed_with_short_hashes() {
-        let run = |data: &str, start: &str| {
+    fn what_runs_began_with_is_listed_where_it_differs_with_short_hashes() {
+        let run = |data: &str, from: &str, device: &str, dtype: &str| {
             let lock = json!({
-                "version": "0.1.0", "contract": "0.1", "seed": 1, "device": "cpu", "threads": 2,
-                "plugins": { "letters": "ab".repeat(32) }, "models": {}, "dtypes": {},
-                "starts": { "coder": start.repeat(32) }, "data": { "held_out": data.repeat(32) },
+                "version": "0.1.0", "contract": "0.1", "seed": 1, "device": device, "threads": 2,
+                "plugins": { "letters": "ab".repeat(32) }, "models": {}, "dtypes": { "base": dtype },
+                "starts": { "coder": from.repeat(32) }, "data": { "held_out": data.repeat(32) },
             });
-            inputs(&serde_json::from_value(lock).unwrap()).collect::<BTreeMap<String, Value>>()
+            start(&serde_json::from_value(lock).unwrap()).collect::<BTreeMap<String, Value>>()
         };
-        let found = differing(&[run("01", "23"), run("45", "67")]);
+        let found = differing(&[run("01", "23", "cpu", "f32"), run("45", "67", "cuda:0", "bf16")]);
         let shown: Vec<(&str, &[Option<Value>])> =
             found.iter().map(|setting| (setting.path.as_str(), setting.values.as_slice())).collect();
         assert_eq!(
             shown,
             [
                 ("data held_out", &[Some(json!("010101010101")), Some(json!("454545454545"))][..]),
+                ("device", &[Some(json!("cpu")), Some(json!("cuda:0"))]),
                 ("from of policy coder", &[Some(json!("232323232323")), Some(json!("676767676767"))]),
+                ("number format of model base", &[Some(json!("f32")), Some(json!("bf16"))]),
             ]
         );
     }

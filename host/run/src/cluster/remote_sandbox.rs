@@ -9,6 +9,8 @@ use pl_sandbox::{DeniedSandbox, Ending, Job, Sandbox, Verdict};
 
 use crate::error::cluster::ClusterError;
 
+use super::message;
+
 /// Bytes of a verdict's stdout and stderr in addition to the limit: marks and notes of the sandbox.
 const SLACK: u64 = 64 << 10;
 
@@ -59,11 +61,7 @@ pub(super) fn no_jobs() -> Arc<dyn Sandbox> {
 /// Returns the verdict of a machine on a job with this number of cases, whose output is not longer than the sandbox would keep.
 fn check(bytes: &[u8], cases: usize, longest: u64) -> Result<Verdict, ClusterError> {
     let refuse = |reason: String| ClusterError::Unreadable { what: "a verdict".to_owned(), reason };
-    let (verdict, rest): (Verdict, &[u8]) =
-        postcard::take_from_bytes(bytes).map_err(|error| refuse(error.to_string()))?;
-    if !rest.is_empty() {
-        return Err(refuse(format!("{} bytes follow it", rest.len())));
-    }
+    let verdict: Verdict = message::decode(bytes).map_err(|error| refuse(error.to_string()))?;
     if verdict.cases.len() > cases {
         return Err(refuse(format!("it has {} cases, the job has {cases}", verdict.cases.len())));
     }

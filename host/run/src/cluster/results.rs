@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::cluster::ClusterError;
 
+use super::message;
 use super::task::TaskToPlay;
 
 /// Level of zstd: the fastest, since most of a result is random numbers.
@@ -99,8 +100,7 @@ pub(super) fn decode(
 ) -> Result<Vec<Attempt>, ClusterError> {
     let failed = |reason: String| ClusterError::Result { task: task.name(), reason };
     let bytes = zstd::bulk::decompress(bytes, LARGEST_RESULT).map_err(|error| failed(error.to_string()))?;
-    let stored: Vec<StoredAttempt> =
-        postcard::from_bytes(&bytes).map_err(|error| failed(error.to_string()))?;
+    let stored: Vec<StoredAttempt> = message::decode(&bytes).map_err(|error| failed(error.to_string()))?;
     let restore = |stored: StoredAttempt| {
         let StoredAttempt { transitions, summary, failures, failure, trace } = stored;
         let trace: Trace = serde_json::from_str(&trace).map_err(|error| failed(error.to_string()))?;

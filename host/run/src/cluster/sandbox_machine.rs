@@ -17,6 +17,8 @@ use crate::progress::Notice;
 use crate::sandbox::LazyWorkers;
 use crate::stop_request::StopRequest;
 
+use super::message;
+
 /// Pause before a server is asked again for runs.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -162,7 +164,7 @@ impl Machine {
     }
 
     async fn run(&self, task: TakenJob) {
-        let verdict = match postcard::from_bytes::<Job>(&task.job) {
+        let verdict = match message::decode::<Job>(&task.job) {
             Ok(job) => self.sandbox.execute(vec![job]).await.pop(),
             Err(error) => Some(Verdict::from_sandbox(Ending::Error, format!("sandbox: {error}\n"), true)),
         };

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::cluster::ClusterError;
 
+use super::message;
+
 /// Team that plays a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Team {
@@ -58,12 +60,10 @@ impl TaskToPlay {
     /// # Errors
     /// [`ClusterError::Unreadable`] if it is not one.
     pub fn decode(task: &str, body: &[u8]) -> Result<TaskToPlay, ClusterError> {
-        let refuse = |reason: String| ClusterError::Unreadable { what: format!("task {task}"), reason };
-        match postcard::take_from_bytes(body) {
-            Ok((task, [])) => Ok(task),
-            Ok((_, rest)) => Err(refuse(format!("{} bytes follow it", rest.len()))),
-            Err(error) => Err(refuse(error.to_string())),
-        }
+        message::decode(body).map_err(|error| ClusterError::Unreadable {
+            what: format!("task {task}"),
+            reason: error.to_string(),
+        })
     }
 
     /// Name in messages: `train 3.1`, `test 10.4`.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::cluster::ClusterError;
 
+use super::message;
 use super::stored_files::{StoredFile, files_of, load_files};
 
 /// Level of zstd: the fastest, since most of the content is random numbers.
@@ -127,7 +128,7 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ClusterErro
     let reader = zstd::stream::Decoder::new(bytes).map_err(|error| unreadable(error.to_string()))?;
     let read = std::io::Read::read_to_end(&mut std::io::Read::take(reader, LARGEST), &mut unpacked);
     read.map_err(|error| unreadable(error.to_string()))?;
-    postcard::from_bytes(&unpacked).map_err(|error| unreadable(error.to_string()))
+    message::decode(&unpacked).map_err(|error| unreadable(error.to_string()))
 }
 
 /// Returns the state of a learner as bytes.

@@ -13,6 +13,7 @@ use tch::Device;
 use crate::checkpoints::PolicyVersions;
 use crate::error::cluster::ClusterError;
 
+use super::message;
 use super::stored_files::{StoredFile, files_of, load_files};
 
 /// Weights of a learner's policies after an update.
@@ -116,7 +117,7 @@ impl StoredWeights {
     /// # Errors
     /// If they are not such.
     pub fn decode(bytes: &[u8]) -> Result<StoredWeights, ClusterError> {
-        postcard::from_bytes(bytes).map_err(|error| unreadable(error.to_string()))
+        message::decode(bytes).map_err(|error| unreadable(error.to_string()))
     }
 
     /// Returns policies with these weights in place of their own.

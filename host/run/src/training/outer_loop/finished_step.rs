@@ -1,7 +1,5 @@
 //! Steps that all learners have trained on: their lines in the run folder, the evaluations after them, and checkpoints.
 
-use std::time::Instant;
-
 use pl_dsl::workflow::Evaluation;
 use pl_trainer::checkpoint::{CheckpointInfo, EvaluationScore};
 use pl_trainer::{StepMetrics, Trainer};
