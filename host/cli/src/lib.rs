@@ -81,7 +81,7 @@ fn run(command: &Command, embedded: Embedded, terminal: &Arc<Terminal>) -> Comma
         Command::Serve(options) => commands::serve::run(&app()?, options),
         Command::View(options) => commands::view::run(&app()?, options),
         Command::Runs(options) => commands::runs::run(options),
-        Command::Export(options) => commands::export::run(options),
+        Command::Export(options) => commands::export::run(&app()?, options),
         Command::Replay(options) => commands::replay::run(&app()?, options),
         Command::Grade(options) => commands::grade::run(&app()?, options),
         Command::Data { command } => commands::data::run(command),

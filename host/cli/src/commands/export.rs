@@ -1,17 +1,20 @@
 //! `pl-host export`: the episodes, the numbers or the times of a run for other programs.
 
-use std::io::Write;
+use std::io::{self, Write};
 
+use pl_run::StopRequest;
 use pl_viewer::{Error, ExportFormat, Exported, export};
 
+use crate::app::App;
 use crate::arguments::view::{ExportArgs, ExportChoice};
 use crate::exit::{CommandError, CommandResult};
+use crate::interrupt::give_up_on_signals;
 use crate::output_file::OutputFile;
 use crate::stderr;
 use crate::stored_workflows::StoredWorkflows;
 use crate::visible::{self, visible};
 
-pub fn run(options: &ExportArgs) -> CommandResult {
+pub fn run(app: &App, options: &ExportArgs) -> CommandResult {
     let format = match options.format {
         ExportChoice::Jsonl => ExportFormat::Episodes,
         ExportChoice::Parquet => ExportFormat::Table,
@@ -24,9 +27,16 @@ pub fn run(options: &ExportArgs) -> CommandResult {
     };
     let exported = match &options.out {
         Some(path) => {
-            let mut file = OutputFile::create(path)?;
-            let exported = write(options, format, &mut file)?;
-            file.finish()?;
+            // Before the file is created, which is not left unfinished.
+            let stop = give_up_on_signals(app);
+            let mut file = UntilStopped { out: OutputFile::create(path)?, stop };
+            let exported = write(options, format, &mut file);
+            if file.stop.is_requested() {
+                let message = format!("stopped; {} was not written", path.display());
+                return Err(CommandError::Interrupted(message));
+            }
+            let exported = exported?;
+            file.out.finish()?;
             exported
         }
         None if options.format == ExportChoice::Parquet => {
@@ -57,4 +67,38 @@ fn write(
         Error::Output(error) => CommandError::from(error),
         error => CommandError::input(error),
     })
+}
+
+/// Output that fails once a signal has asked for an end.
+struct UntilStopped<W> {
+    out: W,
+    stop: StopRequest,
+}
+
+impl<W: Write> Write for UntilStopped<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Writers repeat what fails with the kind `Interrupted`.
+        if self.stop.is_requested() {
+            return Err(io::Error::other("stopped"));
+        }
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_after_a_signal() {
+        let mut out = UntilStopped { out: Vec::new(), stop: StopRequest::default() };
+        out.write_all(b"before").unwrap();
+        out.stop.request();
+        assert!(out.write_all(b"after").is_err());
+        assert_eq!(out.out, b"before");
+    }
 }
