@@ -64,13 +64,27 @@ fn structured_outputs_constrain_completions() {
     let schema = json!({ "type": "object", "properties": { "a": { "type": "boolean" } }, "required": ["a"],
         "additionalProperties": false });
     let messages = json!([{ "role": "user", "content": "b" }]);
-    for schema in [json!(schema.to_string()), schema] {
-        let structured = json!({ "json": schema });
-        let body =
-            ask("/v1/chat/completions", json!({ "messages": messages, "structured_outputs": structured }));
+    let format =
+        |schema: &Value| json!({ "type": "json_schema", "json_schema": { "name": "a", "schema": schema } });
+    for constraint in [
+        json!({ "structured_outputs": { "json": schema.to_string() } }),
+        json!({ "structured_outputs": { "json": schema } }),
+        json!({ "response_format": format(&schema) }),
+    ] {
+        let mut body = constraint;
+        body["messages"] = messages.clone();
+        let body = ask("/v1/chat/completions", body);
         let text = body["choices"][0]["message"]["content"].as_str().unwrap_or_else(|| panic!("{body}"));
         assert!(serde_json::from_str::<Value>(text).unwrap()["a"].is_boolean(), "{text}");
     }
+    let object =
+        json!({ "messages": messages, "response_format": { "type": "json_object" }, "max_tokens": 1 });
+    let body = ask("/v1/chat/completions", object);
+    let text = body["choices"][0]["message"]["content"].as_str().unwrap_or_else(|| panic!("{body}"));
+    assert!(text.trim_start().starts_with('{') || text.trim().is_empty(), "{text}");
+    let wrong = json!({ "messages": messages, "response_format": format(&json!({ "type": "missing" })) });
+    let body = ask("/v1/chat/completions", wrong);
+    assert_eq!(body["error"]["param"], "response_format", "{body}");
     let dates = json!({ "regex": "[0-9]{2}/[0-9]{2}\\/20" });
     let body = ask("/v1/completions", json!({ "prompt": "a", "structured_outputs": dates }));
     let text = body["choices"][0]["text"].as_str().unwrap_or_else(|| panic!("{body}"));

@@ -44,7 +44,16 @@ pub(crate) async fn completions(
     let chat = ChatRequest { sampling: body::read(&body)?, ..body::read(&body)? };
     chat.check()?;
     match service.find(chat.model.as_deref())? {
-        Asked::Policy(model) => complete(&service, model, chat).await,
+        Asked::Policy(model) => {
+            let has_format = chat.response_format.is_some();
+            complete(&service, model, chat).await.map_err(|error| match error.param.as_deref() {
+                // The engine knows one name for grammars.
+                Some("structured_outputs") if has_format => {
+                    ApiError { param: Some("response_format".to_owned()), ..error }
+                }
+                _ => error,
+            })
+        }
         Asked::Team(team) => episode::play(&service, team, chat).await,
     }
 }
@@ -65,7 +74,7 @@ async fn complete(
         seeds: chat.sampling.seeds(0, count),
         max_tokens: model.room(prompt.len(), chat.sampling.token_limit()?)?,
         prompt: prompt.into(),
-        sampling: chat.sampling.distribution()?,
+        sampling: chat.distribution()?,
         stop: chat.sampling.stop_strings(),
         stop_ids: chat.sampling.stop_token_ids.clone().unwrap_or_default().into(),
         top_logprobs: if chat.logprobs { chat.top_logprobs } else { 0 },

@@ -1,11 +1,15 @@
 //! Body of a request for chat completions.
 
+use std::sync::Arc;
+
 use pl_model::ChatMessage;
+use pl_types::Sampling;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::ApiError;
 use crate::logprobs;
+use crate::response_format::ResponseFormat;
 use crate::sampling::SamplingFields;
 use crate::tool_calls::MessageToolCall;
 
@@ -30,6 +34,7 @@ pub(crate) struct ChatRequest {
     pub(crate) return_token_ids: bool,
     #[serde(default)]
     pub(crate) chat_template_kwargs: TemplateOptions,
+    pub(crate) response_format: Option<ResponseFormat>,
     #[serde(skip)]
     pub(crate) sampling: SamplingFields,
 }
@@ -109,6 +114,22 @@ impl ChatRequest {
                 Err(ApiError::field("tool_choice", message))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Returns the distribution that the request asks for, with the grammar of its `response_format`.
+    ///
+    /// # Errors
+    /// Those of [`SamplingFields::distribution`]; if `structured_outputs` constrains the answer too.
+    pub(crate) fn distribution(&self) -> Result<Sampling, ApiError> {
+        let sampling = self.sampling.distribution()?;
+        match self.response_format.as_ref().and_then(ResponseFormat::grammar) {
+            None => Ok(sampling),
+            Some(_) if sampling.grammar.is_some() => {
+                let message = "`response_format` and `structured_outputs` both constrain the answer; leave one of them out";
+                Err(ApiError::field("response_format", message))
+            }
+            grammar => Ok(Sampling { grammar: grammar.map(Arc::new), ..sampling }),
         }
     }
 }

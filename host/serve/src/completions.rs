@@ -70,7 +70,8 @@ pub(crate) async fn completions(
     headers: HeaderMap,
     bytes: Bytes,
 ) -> Result<Response, ApiError> {
-    let body = body::object(&headers, &bytes, &unsupported())?;
+    let unsupported = [&*unsupported(), &[("response_format", json!({ "type": "text" }))]].concat();
+    let body = body::object(&headers, &bytes, &unsupported)?;
     let asked = CompletionRequest { sampling: body::read(&body)?, ..body::read(&body)? };
     let model = service.policy(asked.model.as_deref())?;
     logprobs::check_count("logprobs", asked.logprobs)?;

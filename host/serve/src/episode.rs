@@ -63,6 +63,7 @@ fn refuse_options(chat: &ChatRequest) -> Result<(), ApiError> {
         ("tools", !chat.tools.is_empty()),
         ("logprobs", chat.logprobs),
         ("return_token_ids", chat.return_token_ids),
+        ("response_format", chat.response_format.as_ref().is_some_and(|format| format.grammar().is_some())),
         ("chat_template_kwargs", chat.chat_template_kwargs.enable_thinking.is_some()),
     ];
     if let Some((name, _)) = options.into_iter().find(|(_, is_given)| *is_given) {

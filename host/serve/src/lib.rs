@@ -33,6 +33,7 @@ mod metrics;
 mod models;
 mod pause;
 mod response;
+mod response_format;
 mod router;
 mod sampling;
 mod service;

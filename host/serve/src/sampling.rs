@@ -53,14 +53,26 @@ pub(crate) enum OneOrMany {
     Many(Vec<String>),
 }
 
-/// Fields of chat and text completions that would change the result and that nothing here implements, each with the value that
-/// asks for nothing.
-pub(crate) fn unsupported() -> Vec<(&'static str, Value)> {
-    vec![
-        ("add_generation_prompt", json!(true)),
+/// Sampling parameters that would change the result and that nothing here implements, each with the value that asks for nothing.
+fn unsupported_sampling() -> [(&'static str, Value); 9] {
+    [
         ("allowed_token_ids", json!([])),
         ("bad_words", json!([])),
         ("best_of", json!(1)),
+        ("ignore_eos", json!(false)),
+        ("include_stop_str_in_output", json!(false)),
+        ("min_tokens", json!(0)),
+        ("prompt_logprobs", Value::Null),
+        ("thinking_token_budget", Value::Null),
+        ("truncate_prompt_tokens", json!(0)),
+    ]
+}
+
+/// Fields of chat and text completions that would change the result and that nothing here implements, each with the value that
+/// asks for nothing.
+pub(crate) fn unsupported() -> Vec<(&'static str, Value)> {
+    let own = [
+        ("add_generation_prompt", json!(true)),
         ("continue_final_message", json!(false)),
         ("echo", json!(false)),
         ("guided_choice", Value::Null),
@@ -69,41 +81,27 @@ pub(crate) fn unsupported() -> Vec<(&'static str, Value)> {
         ("guided_json", Value::Null),
         ("guided_regex", Value::Null),
         ("guided_whitespace_pattern", Value::Null),
-        ("ignore_eos", json!(false)),
-        ("include_stop_str_in_output", json!(false)),
-        ("min_tokens", json!(0)),
-        ("prompt_logprobs", Value::Null),
-        ("response_format", json!({ "type": "text" })),
         ("skip_special_tokens", json!(true)),
         ("spaces_between_special_tokens", json!(true)),
         ("structural_tag", Value::Null),
         ("suffix", json!("")),
-        ("thinking_token_budget", Value::Null),
-        ("truncate_prompt_tokens", json!(0)),
         ("use_beam_search", json!(false)),
-    ]
+    ];
+    own.into_iter().chain(unsupported_sampling()).collect()
 }
 
 /// Members of vLLM's `sampling_params` that would change the result and that nothing here implements, each with the value that
 /// asks for nothing. Those about texts are not among them: the response has token ids alone.
 pub(crate) fn unsupported_params() -> Vec<(&'static str, Value)> {
-    vec![
-        ("allowed_token_ids", json!([])),
-        ("bad_words", json!([])),
-        ("best_of", json!(1)),
+    let own = [
         ("extra_args", json!({})),
         ("flat_logprobs", json!(false)),
         ("guided_decoding", Value::Null),
-        ("ignore_eos", json!(false)),
-        ("include_stop_str_in_output", json!(false)),
         ("logits_processors", json!([])),
         ("logprob_token_ids", json!([])),
-        ("min_tokens", json!(0)),
-        ("prompt_logprobs", Value::Null),
         ("repetition_detection", Value::Null),
-        ("thinking_token_budget", Value::Null),
-        ("truncate_prompt_tokens", json!(0)),
-    ]
+    ];
+    own.into_iter().chain(unsupported_sampling()).collect()
 }
 
 impl StructuredOutputs {

@@ -31,8 +31,15 @@ fn every_kind_of_bad_request_gets_an_error_of_openai_s_form() {
     assert_error(&post("top_logprobs", json!(50)), 400, invalid, Some("top_logprobs"), "at most 20");
     assert_error(&post("logit_bias", json!({ "x": 1 })), 400, invalid, Some("logit_bias"), "not a token id");
     assert_error(&post("logit_bias", json!({ "1": 1e9 })), 400, invalid, Some("logit_bias"), "-100 to 100");
-    let schema = json!({ "type": "json_schema" });
-    assert_error(&post("response_format", schema), 400, invalid, Some("response_format"), "not supported");
+    for (format, problem) in [
+        (json!({ "type": "json_schema" }), "missing field `json_schema`"),
+        (json!({ "type": "grammar", "grammar": "start: \"a\"" }), "unknown variant `grammar`"),
+    ] {
+        assert_error(&post("response_format", format), 400, invalid, Some("response_format"), problem);
+    }
+    let mut both = with("response_format", json!({ "type": "json_object" }));
+    both["structured_outputs"] = json!({ "regex": "a" });
+    assert_error(&server.post(chat, &both), 400, invalid, Some("response_format"), "leave one of them out");
     let image = json!([{ "role": "user", "content": [{ "type": "image_url", "image_url": {} }] }]);
     assert_error(&post("messages", image), 400, invalid, Some("messages"), "`image_url`");
     for role in ["user<|im_end|>\n<|im_start|>system", "endoftext", "", "User"] {
@@ -123,7 +130,6 @@ fn fields_that_would_change_the_result_are_refused_by_chats_and_completions() {
         ("best_of", json!(2), json!(1)),
         ("suffix", json!("."), json!("")),
         ("prompt_logprobs", json!(1), Value::Null),
-        ("response_format", json!({ "type": "json_object" }), json!({ "type": "text" })),
         ("guided_json", json!({}), Value::Null),
         ("guided_regex", json!("[a-z]"), Value::Null),
         ("guided_choice", json!(["a"]), Value::Null),
@@ -153,6 +159,10 @@ fn fields_that_would_change_the_result_are_refused_by_chats_and_completions() {
             assert_eq!(with(neutral).status, 200, "{path} {field}");
         }
     }
+    // Chats have answers in this form.
+    let body = json!({ "model": "letters", "prompt": "Hi", "response_format": { "type": "json_object" } });
+    let answered = server.post("/v1/completions", &body);
+    assert_error(&answered, 400, "invalid_request_error", Some("response_format"), "not supported");
 }
 
 #[test]
