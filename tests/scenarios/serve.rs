@@ -77,11 +77,10 @@ fn structured_outputs_constrain_completions() {
         let text = body["choices"][0]["message"]["content"].as_str().unwrap_or_else(|| panic!("{body}"));
         assert!(serde_json::from_str::<Value>(text).unwrap()["a"].is_boolean(), "{text}");
     }
-    let object =
-        json!({ "messages": messages, "response_format": { "type": "json_object" }, "max_tokens": 1 });
+    let object = json!({ "messages": messages, "response_format": { "type": "json_object" } });
     let body = ask("/v1/chat/completions", object);
     let text = body["choices"][0]["message"]["content"].as_str().unwrap_or_else(|| panic!("{body}"));
-    assert!(text.trim_start().starts_with('{') || text.trim().is_empty(), "{text}");
+    assert!(text.trim_start().starts_with('{'), "{text}");
     let wrong = json!({ "messages": messages, "response_format": format(&json!({ "type": "missing" })) });
     let body = ask("/v1/chat/completions", wrong);
     assert_eq!(body["error"]["param"], "response_format", "{body}");

@@ -12,12 +12,10 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::exact_json::exact_json;
+use crate::form::{drop_notes, form, is_readable};
 use crate::nanoseconds;
 use crate::shards;
 use crate::sudoku;
-
-/// Suffixes of the forms that can be read.
-const SUFFIXES: [&str; 5] = [".jsonl", ".jsonl.gz", ".json", ".parquet", ".txt"];
 
 /// Largest text of a packed file, in bytes. A file of a few megabytes may unpack to terabytes.
 const LARGEST_UNPACKED: u64 = 4 << 30;
@@ -25,25 +23,6 @@ const LARGEST_UNPACKED: u64 = 4 << 30;
 /// Largest content of a Parquet file. Both are counted while it is read, too: a text that the file has once, in its dictionary,
 /// may stand in every row.
 const LARGEST_PARQUET: Limit = Limit { rows: 1 << 24, bytes: LARGEST_UNPACKED };
-
-/// Returns true if a file's name has the suffix of a form that can be read.
-pub fn is_readable(path: &Path) -> bool {
-    suffix(path).is_some()
-}
-
-/// Returns the place of a file's form among those that can be read. Returns `None` if it can't be read.
-pub(crate) fn suffix(path: &Path) -> Option<usize> {
-    let name = path.file_name()?.to_str()?;
-    SUFFIXES.iter().position(|suffix| name.ends_with(suffix))
-}
-
-/// Removes the plain texts among files of other forms: these are notes.
-pub(crate) fn drop_notes<F>(files: &mut Vec<F>, path: impl Fn(&F) -> &Path) {
-    let is_text = |file: &F| form(path(file)) == Some(".txt");
-    if !files.iter().all(is_text) {
-        files.retain(|file| !is_text(file));
-    }
-}
 
 /// Returns the files of a folder whose paths begin with a prefix, all of one form, in order of their names. Empty if there is
 /// none.
@@ -117,10 +96,6 @@ pub fn count_records(source: impl Into<SourcePath>) -> Result<u64, Error> {
         }
         _ => source.open().and_then(count_lines).map_err(failed(source)),
     }
-}
-
-fn form(path: &Path) -> Option<&'static str> {
-    suffix(path).and_then(|index| SUFFIXES.get(index).copied())
 }
 
 /// Counts the lines that are not blank.

@@ -12,7 +12,7 @@ use walkdir::WalkDir;
 
 use crate::card::{self, CardConfig};
 use crate::error::Error;
-use crate::files::{drop_notes, is_readable, suffix};
+use crate::form::{drop_notes, is_readable};
 use crate::glob;
 use crate::shards::{self, Shard};
 
@@ -154,7 +154,7 @@ fn sources(folder: &SourcePath, split: &str, files: &[FolderFile]) -> Result<Vec
         if !file.is_inside {
             return Err(Error::NotInside { path: path.join(&file.name) });
         }
-        if suffix(Path::new(&file.name)).is_none() {
+        if !is_readable(Path::new(&file.name)) {
             return Err(Error::Form { path: path.join(&file.name) });
         }
     }
@@ -218,7 +218,7 @@ fn config_of_card(written: CardConfig, files: &[FolderFile]) -> Config {
     let matching = |patterns: &[String]| -> Vec<FolderFile> {
         let found = files.iter().filter(|file| patterns.iter().any(|own| glob::matches(own, &file.name)));
         let (readable, others): (Vec<FolderFile>, Vec<FolderFile>) =
-            found.cloned().partition(|file| suffix(Path::new(&file.name)).is_some());
+            found.cloned().partition(|file| is_readable(Path::new(&file.name)));
         // Others have a form to be named in an error. Beside readable ones they are notes.
         if readable.is_empty() { others } else { readable }
     };

@@ -13,6 +13,7 @@ mod files;
 #[cfg(test)]
 mod fixtures;
 mod folder;
+mod form;
 mod glob;
 mod nanoseconds;
 mod records;
@@ -23,7 +24,8 @@ mod sudoku;
 pub use catalogue::{CATALOGUE, find, find_splits};
 pub use error::Error;
 pub use exact_json::exact_json;
-pub use files::{count_records, is_readable, read_file, read_files};
+pub use files::{count_records, read_file, read_files};
 pub use folder::FolderSplit;
+pub use form::is_readable;
 pub use records::{hash_files, write_jsonl};
 pub use split::{DataSet, Field, HubFiles, Split};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::error::Error;
-use crate::files::suffix;
+use crate::form::form;
 
 /// Largest number of missing shards that an error names.
 const MOST_NAMED: usize = 3;
@@ -41,9 +41,9 @@ impl<'n> Shard<'n> {
 /// # Errors
 /// [`Error::SeveralForms`], [`Error::MissingShards`].
 pub(crate) fn check<'n>(folder: &Path, names: impl Iterator<Item = &'n str> + Clone) -> Result<(), Error> {
-    let mut forms: BTreeMap<Option<usize>, &str> = BTreeMap::new();
+    let mut forms: BTreeMap<Option<&str>, &str> = BTreeMap::new();
     for name in names.clone() {
-        forms.entry(suffix(Path::new(name))).or_insert(name);
+        forms.entry(form(Path::new(name))).or_insert(name);
     }
     if forms.len() > 1 {
         let files = forms.into_values().map(str::to_owned).collect();
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(message(&["train-0.jsonl", "train-1.jsonl"]), None);
         let error = message(&["train.json", "train.jsonl"]).unwrap();
         assert!(
-            error.starts_with("set has files of one split in several forms: train.jsonl, train.json;"),
+            error.starts_with("set has files of one split in several forms: train.json, train.jsonl;"),
             "{error}"
         );
     }

@@ -124,7 +124,7 @@ fn a_split_in_two_forms_or_without_all_shards_is_refused() {
     let files = |text: &str| files(folder.path(), text);
     assert_eq!(files("f:test").unwrap(), ["test.jsonl"]);
     let twice = files("f:train").unwrap_err().to_string();
-    assert!(twice.contains("several forms: train.jsonl, train.json; keep"), "{twice}");
+    assert!(twice.contains("several forms: train.json, train.jsonl; keep"), "{twice}");
     let lacking = files("f:dev").unwrap_err().to_string();
     assert!(lacking.contains("lacks data/dev-00001-of-00002.jsonl: fetch"), "{lacking}");
 }
