@@ -192,26 +192,9 @@ mod tests {
     use std::slice;
 
     use pl_model::{Family, RopeScaling};
-    use pl_plugin::Task;
     use pl_types::{Group, Key};
 
-    use super::super::task::Team;
     use super::*;
-
-    fn task() -> TaskToPlay {
-        TaskToPlay {
-            team: Team::Scenario(0),
-            seed: 1,
-            phase: Phase::Train,
-            step: 3,
-            number: 2,
-            task: Task { id: "t".to_owned(), data: "{}".to_owned() },
-            mode: pl_dsl::workflow::Rollout::Flat,
-            samples: 2,
-            first_sample: 0,
-            versions: vec![0],
-        }
-    }
 
     /// A trained policy and one that is not.
     fn models() -> TrainedModels {
@@ -268,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_transition_that_can_not_be_of_its_task_is_refused() {
-        let (task, models) = (task(), models());
+        let (task, models) = (TaskToPlay::example(), models());
         check_transition(&task, &models, &transition()).unwrap();
         type Change = fn(&mut Transition);
         let lies: [(Change, &str); 19] = [
@@ -308,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_summary_that_can_not_be_of_its_episode_is_refused() {
-        let task = task();
+        let task = TaskToPlay::example();
         let summary = EpisodeSummary {
             task: 2,
             task_id: "t".to_owned(),
@@ -331,11 +314,12 @@ mod tests {
 
     #[test]
     fn a_result_without_its_episodes_is_refused() {
-        let refused = decode(&task(), &models(), &encode("train 3.2", Vec::new()).unwrap()).unwrap_err();
+        let refused =
+            decode(&TaskToPlay::example(), &models(), &encode("train 3.2", Vec::new()).unwrap()).unwrap_err();
         let refused = refused.to_string();
         assert!(refused.contains("episode 0 is missing"), "{refused}");
         for bytes in [&b"no archive"[..], slice::from_ref(&0)] {
-            assert!(decode(&task(), &models(), bytes).is_err());
+            assert!(decode(&TaskToPlay::example(), &models(), bytes).is_err());
         }
     }
 }

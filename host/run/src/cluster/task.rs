@@ -94,12 +94,10 @@ impl TaskToPlay {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_task_in_another_form_is_an_error_that_says_what_to_do() {
-        let task = TaskToPlay {
+impl TaskToPlay {
+    /// A group of two samples of a task, for tests.
+    pub fn example() -> TaskToPlay {
+        TaskToPlay {
             team: Team::Scenario(0),
             seed: 1,
             phase: Phase::Train,
@@ -110,7 +108,17 @@ mod tests {
             samples: 2,
             first_sample: 0,
             versions: vec![0],
-        };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_in_another_form_is_an_error_that_says_what_to_do() {
+        let task = TaskToPlay::example();
         let mut body = postcard::to_allocvec(&task).unwrap();
         assert_eq!(TaskToPlay::decode("train 3.2", &body).unwrap(), task);
         let cut = body[..4].to_vec();

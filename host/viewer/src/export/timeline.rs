@@ -73,7 +73,7 @@ struct Part {
     step: Option<u64>,
 }
 
-/// What the rollouts were at, on the clock of the trace.
+/// Activity of the rollouts, on the clock of the trace.
 struct Rollout {
     span: (f64, f64),
     step: u64,
