@@ -181,7 +181,8 @@ fn argument(value: &[Token]) -> Option<CursorContext> {
     let (first, last) = (value.first()?, value.get(open.checked_sub(1)?)?);
     let template = Span::new(first.span.start, last.span.end);
     let arguments = value.get(open + 1..)?;
-    let (mut depth, mut position, mut start) = (0_usize, 0, 0);
+    let (mut depth, mut start) = (0_usize, 0);
+    // Those of the arguments before.
     let mut starts = Vec::new();
     for (index, token) in arguments.iter().enumerate() {
         if ["(", "[", "${"].iter().any(|sign| token.is(sign)) {
@@ -190,12 +191,12 @@ fn argument(value: &[Token]) -> Option<CursorContext> {
             depth = depth.checked_sub(1)?;
         } else if depth == 0 && token.is(",") {
             starts.push(start);
-            (position, start) = (position + 1, index + 1);
+            start = index + 1;
         }
     }
     let name = named(arguments.get(start..).unwrap_or_default());
     let given = starts.iter().filter_map(|start| named(arguments.get(*start..)?)).collect();
-    Some(CursorContext::Argument { template, name, position, given })
+    Some(CursorContext::Argument { template, name, position: starts.len(), given })
 }
 
 /// Returns the name of an argument, from its tokens on. Returns `None` if it has none.

@@ -127,23 +127,24 @@ fn setting(file: &mut File, target: &str, rest: &[&str], value: Value, reports: 
                 block.value = Some(value);
                 return;
             }
-            if let Some(inner) = block.kind.inner_block(key)
-                && settings::find(block.kind, key).is_none()
-            {
-                let message = format!("`{key}` is a block of {}, not a setting", block.title());
-                let help = settings::in_block(inner)
-                    .next()
-                    .map(|first| format!("set one of its settings, such as `{target}.{key}.{}`", first.key));
-                reports.error(DiagnosticCode::BadOverride, value.location, message, "").maybe_help(help);
-                return;
-            }
-            // `train` is both a setting and an inner block of a policy.
-            if block.kind.inner_block(key).is_none() {
-                let is_it = |name: &Name| name.text == *key;
-                block
-                    .body
-                    .entries
-                    .retain(|entry| !matches!(entry, Entry::Nested { name, .. } if is_it(name)));
+            match block.kind.inner_block(key) {
+                Some(inner) if settings::find(block.kind, key).is_none() => {
+                    let message = format!("`{key}` is a block of {}, not a setting", block.title());
+                    let help = settings::in_block(inner).next().map(|first| {
+                        format!("set one of its settings, such as `{target}.{key}.{}`", first.key)
+                    });
+                    reports.error(DiagnosticCode::BadOverride, value.location, message, "").maybe_help(help);
+                    return;
+                }
+                // `train` is both a setting and an inner block of a policy.
+                Some(_) => {}
+                None => {
+                    let is_it = |name: &Name| name.text == *key;
+                    block
+                        .body
+                        .entries
+                        .retain(|entry| !matches!(entry, Entry::Nested { name, .. } if is_it(name)));
+                }
             }
             set(&mut block.body, key, value);
         }

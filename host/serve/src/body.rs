@@ -43,14 +43,12 @@ pub(crate) fn object(
     Ok(Value::Object(fields))
 }
 
-/// Refuses the fields in `unsupported` unless they have the value that is given with them, or are null.
+/// Refuses the fields in `unsupported` unless they have the value that is given with them.
 ///
 /// # Errors
 /// Status 400 for the first of them.
 pub(crate) fn refuse(fields: &Map<String, Value>, unsupported: &[(&str, Value)]) -> Result<(), ApiError> {
-    let asks = |(name, neutral): &&(&str, Value)| {
-        fields.get(*name).is_some_and(|value| !value.is_null() && value != neutral)
-    };
+    let asks = |(name, neutral): &&(&str, Value)| fields.get(*name).is_some_and(|value| value != neutral);
     let Some((name, _)) = unsupported.iter().find(asks) else { return Ok(()) };
     let instead = match name.starts_with("guided_") {
         true => "send `structured_outputs` instead, as to vLLM since 0.12",

@@ -23,12 +23,13 @@ pub async fn check_environment(
     let generated = generates(environment, level).await;
     report.add(item, "generates the same tasks in batches of any size", generated);
     let played: Vec<&SampleEpisode> = episodes.of_environment(&item.name).collect();
-    let mut failed = episodes.failed.iter().filter(|(name, _)| *name == item.name).map(|(_, error)| error);
+    let failed = episodes.failed.iter().filter(|(name, _)| *name == item.name);
+    let failed: Vec<&Error> = failed.map(|(_, error)| error).collect();
     // A refusal may be due to the samples; every other error is the environment's.
-    if let Some(fault) = failed.clone().find(|error| error.refusal().is_none()) {
+    if let Some(fault) = failed.iter().find(|error| error.refusal().is_none()) {
         report.add(item, "plays episodes without a fault", Err(violation(fault.to_string())));
     }
-    let mut none = || match failed.next() {
+    let none = || match failed.first() {
         Some(why) => Err(CheckFailure::Untestable(format!("no episode could be run: {why}"))),
         None => Err(CheckFailure::Untestable("no episode could be run".to_owned())),
     };
