@@ -223,3 +223,27 @@ fn host(root: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::workspace_root;
+
+    /// One dependency of tests that asks for a feature more compiles wasmtime once more, and what stands on it: minutes of a cold build.
+    #[test]
+    fn tests_compile_what_set_up_compiled_with_the_same_features() {
+        let packages = |edges: &str| -> BTreeSet<String> {
+            let tree = ["tree", "--workspace", "--prefix", "none", "--format", "{p} {f}", "--edges", edges];
+            let output = cargo(&workspace_root().unwrap()).args(tree).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let lines = String::from_utf8(output.stdout).unwrap();
+            lines.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+        };
+        let (without, with) = (packages("normal,build"), packages("normal,build,dev"));
+        assert!(without.len() > 100);
+        let changed: Vec<_> = without.difference(&with).collect();
+        assert!(changed.is_empty(), "dependencies of tests alone give these more features: {changed:#?}");
+    }
+}

@@ -23,6 +23,7 @@ from wit_world.exports import interpreter
 from wit_world.imports import host
 
 import archive
+import heap
 import warm
 
 PROGRAM = "main.py"
@@ -121,3 +122,4 @@ warm.warm_up()
 # Objects that exist now are permanent: the collector does not visit (and so copy) them in each job.
 gc.collect()
 gc.freeze()
+heap.fill_gaps()

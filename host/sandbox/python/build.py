@@ -28,7 +28,7 @@ PACKAGES = [
 ]
 HERE = pathlib.Path(__file__).resolve().parent
 # build.py itself is an input, because it has the versions and the command lines.
-SOURCES = ["build.py", "worker.wit", "app.py", "archive.py", "warm.py"]
+SOURCES = ["build.py", "worker.wit", "app.py", "archive.py", "heap.py", "warm.py"]
 # Number of results that stay in the cache, so that switching between two versions is quick.
 KEPT = 2
 

@@ -90,6 +90,14 @@ async fn tracebacks_do_not_show_the_worker() {
     assert!(broken.stderr.contains("SyntaxError"), "{}", broken.stderr);
 }
 
+/// The system copies each page that a job writes to. They were a thousand when imports left gaps in the heap.
+#[tokio::test]
+async fn objects_of_a_job_lie_side_by_side() {
+    let source = "objects = [bytes([65, number % 256]) for number in range(2000)]\n\
+                  print(len({id(object) // 4096 for object in objects}) < 30)";
+    assert_eq!(run(source).await, printed("True\n"));
+}
+
 #[tokio::test]
 async fn stdin_and_files_are_the_jobs() {
     let job = Job {
