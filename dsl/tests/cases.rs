@@ -50,6 +50,23 @@ fn every_case_has_its_messages() {
     assert!(missing.is_empty(), "no case for {missing:?}");
 }
 
+/// The first edge that a param switches on is taken, and no later one, as if these were switched off.
+#[test]
+fn a_param_switches_edges_on_and_off() {
+    let source =
+        workflows(&folder("tests/cases")).into_iter().find(|one| one.name == "switched_edges.mas").unwrap();
+    let conditions = |given: &str| -> Vec<serde_json::Value> {
+        let workflow = check(&source, &[given.parse().unwrap()], &TestCatalog).workflow.unwrap();
+        let nodes = &workflow.scenarios[0].turns.nodes;
+        let edges = &nodes.iter().find(|node| node.edges.len() == 3).unwrap().edges;
+        edges.iter().map(|edge| json!(edge.when)).collect()
+    };
+    let off = json!({"literal": false});
+    assert_eq!(conditions("deep=true"), [json!(null), off.clone(), off.clone()]);
+    assert_eq!(conditions("deep=false")[..1], [off]);
+    assert_eq!(conditions("deep=false")[2], json!(null));
+}
+
 /// A workflow in which all uses of a name are replaced has the same meaning.
 #[test]
 fn every_name_can_be_renamed() {

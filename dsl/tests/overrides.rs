@@ -93,6 +93,9 @@ fn lists_of_texts_are_written_as_in_a_file() {
     assert_eq!(workflow.agents[0].stop, ["a b", "\n"]);
     assert_eq!(workflow.models[0].dtype, Some(ModelDtype::F16));
     assert!(fails(&["tool.stop=###"]).contains(r####"write `stop = ["###"]`"####));
+    assert!(fails(&["tool.stop=a"]).contains(r#"write `stop = ["a"]`"#));
+    assert!(fails(&["tool.stop=[a]"]).contains(r#"text needs quotes: `"a"`"#));
+    assert!(fails(&["coder.lora.targets=q"]).contains("write `targets = [q]`"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod files;
 
 use common::TestCatalog;
 use files::{folder, workflows};
-use pl_dsl::{Checked, Source, check};
+use pl_dsl::{Checked, Source, check, render};
 
 /// Code, message, and the text of each label with its line.
 type Found = Vec<(String, String, Vec<(usize, String)>)>;
@@ -102,6 +102,27 @@ fn tabs_and_multi_byte_characters_before_a_span_do_not_matter() {
         let elsewhere = text.contains("include") || text.contains("use ");
         if !elsewhere {
             assert_eq!(shown, moved(found(&text)), "{name}");
+        }
+    }
+}
+
+/// A carriage return alone ends no line, also not in the frame with the source.
+#[test]
+fn both_forms_of_a_message_count_the_same_lines() {
+    for text in [
+        "workflow w\rparam x: int = y\r",
+        "workflow w\r\nparam x: int = y\r\n",
+        "workflow w\r\r\nparam x: int = y\r",
+    ] {
+        let source = Source { name: "x.mas".to_owned(), text: text.to_owned() };
+        let Checked { diagnostics, sources, .. } = check(&source, &[], &TestCatalog);
+        let short = render::short(&diagnostics, &sources);
+        let human = render::human(&diagnostics, &sources, false);
+        let places: Vec<&str> =
+            short.lines().filter_map(|line| line.split_once(": ")).map(|(place, _)| place).collect();
+        assert!(places.iter().any(|place| place.matches(':').count() == 2), "{short}");
+        for place in places.into_iter().filter(|place| place.contains(':')) {
+            assert!(human.contains(&format!("[{place}]")), "{text:?}\n{short}\n{human}");
         }
     }
 }

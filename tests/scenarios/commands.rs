@@ -92,6 +92,8 @@ fn grade_plays_an_episode_per_line() {
         r#"{"gold": "3", "pred": ""}"#,
     ]
     .join("\n");
+    // As some programs write UTF-8.
+    let lines = format!("\u{feff}{lines}");
     let output = run_with_input(pl_host().arg("grade").arg(example("math.mas")).arg("--json"), &lines);
     assert!(output.status.success(), "{}", stderr(&output));
     let expected = ["true", "false", "true", "false"].map(|c| format!("{{\"correct\":{c}}}\n")).concat();

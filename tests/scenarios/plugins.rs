@@ -152,6 +152,24 @@ fn python_projects_of_every_kind() {
     every_kind("python", DOMAIN, tests, ("plugin_of_mine.py", "plugin_of_mine.py\", line 1"));
 }
 
+/// A component has no streams: what would be written to them is discarded, also by what kept a stream at import.
+#[test]
+fn a_python_plugin_may_print() {
+    let folder = TempDir::new().unwrap();
+    let project = create("plugin_of_mine", "python", "domain", folder.path());
+    let file = project.join("plugin_of_mine.py");
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let prints = "    def prompt(settings, view, turn):\n        print('printed', file=KEPT, flush=True)\n        \
+                  print(traceback.format_stack(), file=sys.stderr)\n        warnings.warn('warned')\n";
+    let printing = whole.replace("    def prompt(settings, view, turn):\n", prints);
+    assert_ne!(printing, whole);
+    std::fs::write(&file, format!("import sys, traceback, warnings\n\nKEPT = sys.stdout\n{printing}"))
+        .unwrap();
+    if try_build(&project) {
+        succeed(pl_host().args(["plugin", "test"]).arg(project.join("plugin_of_mine.wasm")));
+    }
+}
+
 #[test]
 fn javascript_projects_of_every_kind() {
     let tests = || command(&["sh", "-c", "npm install --silent --no-audit --no-fund && npm test --silent"]);

@@ -31,10 +31,18 @@ struct Graph {
     /// Nodes by their sorted agents: `[a, b]` and `[b, a]` are one node.
     index: HashMap<Vec<usize>, usize>,
     start: Vec<Edge>,
-    /// Spans of the edges that leave from `start`.
-    start_lines: Vec<Span>,
-    /// Spans of the edges that leave from each node.
-    lines: Vec<Vec<Span>>,
+    /// Places of the edges that leave from `start`.
+    start_lines: Vec<EdgePlace>,
+    /// Places of the edges that leave from each node.
+    lines: Vec<Vec<EdgePlace>>,
+}
+
+/// Place of an edge in the text.
+#[derive(Debug, Clone, Copy)]
+struct EdgePlace {
+    span: Span,
+    /// True if the edge has a condition, which a param makes true.
+    is_switched_on: bool,
 }
 
 /// Result of the check of `turns`.
@@ -115,6 +123,7 @@ pub(crate) fn turns(
     if let (true, Some(facts), Some(max)) = (sound, context.facts, max) {
         graph.warn_about_conditions(facts, max, reports);
     }
+    graph.switch_off_untaken();
     let turns = max.filter(|_| sound).map(|max| Turns { max, start: graph.start, nodes: graph.nodes });
     CheckedTurns { turns, agents: Some(named) }
 }
@@ -158,6 +167,7 @@ impl Graph {
         }
         let at_start = is_word(&line.nodes[0], "start");
         let mut when = None;
+        let mut is_switched_on = false;
         if let Some(expression) = &line.when {
             if last > 1 {
                 reports
@@ -174,6 +184,7 @@ impl Graph {
             when = Some(condition(expression, &context, scope, reports)?);
             if let Some(truth) = when.as_ref().and_then(constant_value) {
                 // A param may switch an edge on or off. A condition that is always true is dropped.
+                is_switched_on = truth;
                 if truth {
                     when = None;
                 }
@@ -201,13 +212,13 @@ impl Graph {
                 }
                 Endpoint::Start => {
                     self.start.push(edge);
-                    self.start_lines.push(span(at));
+                    self.start_lines.push(EdgePlace { span: span(at), is_switched_on });
                 }
                 Endpoint::Node(node) => {
                     // An edge that several lines share, as in `a -> b -> c` and `a -> b -> d`, is one edge.
                     if !self.nodes[node].edges.contains(&edge) || edge.when.is_some() {
                         self.nodes[node].edges.push(edge);
-                        self.lines[node].push(span(at));
+                        self.lines[node].push(EdgePlace { span: span(at), is_switched_on });
                     }
                 }
                 Endpoint::End => {}
@@ -304,7 +315,7 @@ impl Graph {
                 .edges
                 .iter()
                 .zip(lines)
-                .filter_map(|(edge, line)| Some((edge.when.as_ref()?, *line)))
+                .filter_map(|(edge, place)| Some((edge.when.as_ref()?, place.span)))
                 .filter(|(when, _)| !has_switch(when))
                 .collect();
             let conditions: Vec<&Condition> = edges.iter().map(|(when, _)| *when).collect();
@@ -328,6 +339,16 @@ impl Graph {
                     Finding::Never => "remove the edge, or change the condition",
                     _ => "edges are tried in order: put the more specific one first",
                 });
+            }
+        }
+    }
+
+    /// Makes the condition of each edge after one that is always taken false, as a param does that switches it off.
+    fn switch_off_untaken(&mut self) {
+        for edges in self.nodes.iter_mut().map(|node| &mut node.edges).chain([&mut self.start]) {
+            let after = edges.iter().position(|edge| edge.when.is_none()).map_or(edges.len(), |at| at + 1);
+            for edge in edges.iter_mut().skip(after) {
+                edge.when = Some(Condition::Literal(false.into()));
             }
         }
     }
@@ -391,37 +412,35 @@ impl Graph {
 }
 
 /// Checks that an edge can always be taken, and that none is unreachable. Returns false if an error was reported.
-fn check_exits(title: &str, edges: &[Edge], lines: &[Span], reports: &mut Reports) -> bool {
+fn check_exits(title: &str, edges: &[Edge], places: &[EdgePlace], reports: &mut Reports) -> bool {
+    if edges.iter().all(|edge| edge.when.is_some()) {
+        let Some(last) = places.last() else { return true };
+        reports
+            .error(
+                DiagnosticCode::NoWayOn,
+                last.span,
+                format!("if no condition is true, no edge leads on from {title}"),
+                "the last edge has a condition too",
+            )
+            .help("add an edge without `when` as the last one");
+        return false;
+    }
+    // With another value of its param, an edge that is switched on leaves the turn to later ones.
+    let always =
+        edges.iter().zip(places).position(|(edge, place)| edge.when.is_none() && !place.is_switched_on);
+    let Some(always) = always else { return true };
     let mut sound = true;
-    let always = edges.iter().position(|edge| edge.when.is_none());
-    match always {
-        Some(always) => {
-            for line in lines.iter().skip(always + 1) {
-                reports
-                    .error(
-                        DiagnosticCode::NeverTaken,
-                        *line,
-                        format!("this edge is never taken: an earlier edge from {title} has no condition"),
-                        "never taken",
-                    )
-                    .also(lines[always].into(), "always taken")
-                    .help("edges are tried in order: put the one without a condition last");
-                sound = false;
-            }
-        }
-        None => {
-            if let Some(line) = lines.last() {
-                reports
-                    .error(
-                        DiagnosticCode::NoWayOn,
-                        *line,
-                        format!("if no condition is true, no edge leads on from {title}"),
-                        "the last edge has a condition too",
-                    )
-                    .help("add an edge without `when` as the last one");
-                sound = false;
-            }
-        }
+    for place in &places[always + 1..] {
+        reports
+            .error(
+                DiagnosticCode::NeverTaken,
+                place.span,
+                format!("this edge is never taken: an earlier edge from {title} has no condition"),
+                "never taken",
+            )
+            .also(places[always].span.into(), "always taken")
+            .help("edges are tried in order: put the one without a condition last");
+        sound = false;
     }
     sound
 }

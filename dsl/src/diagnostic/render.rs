@@ -25,7 +25,7 @@ pub fn human(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> Stri
     let texts: Vec<NamedSource<String>> = sources
         .files()
         .iter()
-        .map(|file| NamedSource::new(&file.name, sources.text_of(file).to_owned()))
+        .map(|file| NamedSource::new(&file.name, without_lone_returns(sources.text_of(file))))
         .collect();
     let locations = LineIndexes::new(sources);
     let mut out = String::new();
@@ -43,6 +43,14 @@ pub fn human(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> Stri
         let _ = writeln!(out, "… and {more} more");
     }
     out
+}
+
+/// Replaces carriage returns that do not belong to a line end. miette would count a line for each; the language counts them as
+/// blanks.
+fn without_lone_returns(text: &str) -> String {
+    let following = text.chars().skip(1).map(Some).chain([None]);
+    let is_lone = |(this, next)| this == '\r' && next != Some('\n');
+    text.chars().zip(following).map(|pair| if is_lone(pair) { ' ' } else { pair.0 }).collect()
 }
 
 /// Renders one line per diagnostic: `file:line:column: CODE error: message (help)`.

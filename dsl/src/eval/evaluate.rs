@@ -170,7 +170,7 @@ fn named(names: &[String], location: Location, scope: &mut Scope, reports: &mut 
             reports
                 .error(DiagnosticCode::UnknownName, location, format!("there is no param `{name}`"), "")
                 .help(hint.unwrap_or_else(|| {
-                    format!("declare it: `param {name}: int = …`; text needs quotes: `\"{name}\"`")
+                    format!("text needs quotes: `\"{name}\"`; a param is declared: `param {name}: TYPE = …`")
                 }));
             None
         }

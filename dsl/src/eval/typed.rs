@@ -377,7 +377,28 @@ fn texts(
     reports: &mut Reports,
 ) -> Option<Scalar> {
     let values = elements(key, kind, value, scope, reports)?;
-    unique_elements(key, &values, reports, |one, reports| match evaluate(one, scope, reports)? {
+    unique_elements(key, &values, reports, |one, reports| {
+        if let ValueKind::Path(names) = &one.kind
+            && matches!(scope.look_up(names), Lookup::Unknown)
+        {
+            let name = names.join(".");
+            let message = format!("there is no param `{name}`");
+            let help = format!("text needs quotes: `{name:?}`");
+            reports.error(DiagnosticCode::UnknownName, one.location, message, "").help(help);
+            return None;
+        }
+        text_element(key, kind, one, evaluate(one, scope, reports)?, reports)
+    })
+}
+
+fn text_element(
+    key: &str,
+    kind: SettingKind,
+    one: &Value,
+    found: Scalar,
+    reports: &mut Reports,
+) -> Option<String> {
+    match found {
         Scalar::Text(text) if text.is_empty() => {
             let message = format!("`{key}` contains an empty text");
             reports.error(DiagnosticCode::OutOfRange, one.location, message, "").help("remove it");
@@ -388,7 +409,7 @@ fn texts(
             mismatch(key, kind, &other, one.location, reports);
             None
         }
-    })
+    }
 }
 
 /// Returns the elements of a list, which must not be empty.
@@ -406,6 +427,9 @@ fn elements(
     let parsed = as_list(parsed, scope, reports)?;
     let ValueKind::List(values) = parsed.kind else {
         let help = match &parsed.kind {
+            ValueKind::Path(names) if kind == SettingKind::Texts && !scope.contains_name(names) => {
+                Some(format!("write `{key} = [{:?}]`", names.join(".")))
+            }
             ValueKind::Path(names) => Some(format!("write `{key} = [{}]`", names.join("."))),
             ValueKind::Text(text) => Some(format!("write `{key} = [{text:?}]`")),
             _ => None,

@@ -6,6 +6,8 @@ use pl_plugin::{Message, Part, Role};
 use pl_rollout::{AgentStep, EpisodeEvent, EpisodeSummary};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::plan::Counted;
+
 /// Shows the events of an episode, each completion while it is generated. Agents of one node are shown one
 /// after another.
 ///
@@ -30,6 +32,9 @@ pub async fn show(out: &mut impl Write, mut events: UnboundedReceiver<EpisodeEve
                 lines.end()?;
             }
             EpisodeEvent::Acted(step) => show_step(out, &step)?,
+            EpisodeEvent::Restarted(failure) => {
+                writeln!(out, "[it fails] {failure}\n\nThe episode is played again from its start.")?;
+            }
             EpisodeEvent::Drawn(drawing) => {
                 writeln!(out)?;
                 let mut lines = Indented::new(out);
@@ -74,7 +79,8 @@ pub fn show_ending(out: &mut impl Write, episode: &EpisodeSummary) -> std::io::R
         (false, true) => "not solved, truncated",
         (false, false) => "not solved",
     };
-    writeln!(out, "\n{ending} after {} turns and {} tokens", episode.turns, episode.tokens)
+    let (turns, tokens) = (Counted(episode.turns.into(), "turn"), Counted(episode.tokens, "token"));
+    writeln!(out, "\n{ending} after {turns} and {tokens}")
 }
 
 fn plain_text(message: &Message) -> String {
@@ -117,6 +123,39 @@ impl<'a, W: Write> Indented<'a, W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_episode_that_is_played_again_says_why() {
+        let (sender, events) = tokio::sync::mpsc::unbounded_channel();
+        sender.send(EpisodeEvent::Restarted("task 1, apply: a fault".to_owned())).unwrap();
+        drop(sender);
+        let mut out = Vec::new();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(show(&mut out, events)).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.starts_with("[it fails] task 1, apply: a fault\n") && text.contains("played again"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_episode_of_one_turn_has_one_turn() {
+        let summary = EpisodeSummary {
+            task: 0,
+            task_id: String::new(),
+            sample: 0,
+            success: true,
+            agents: Vec::new(),
+            turns: 1,
+            tokens: 2000,
+            truncated: false,
+            reproducible: true,
+        };
+        let mut out = Vec::new();
+        show_ending(&mut out, &summary).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "\nsolved after 1 turn and 2,000 tokens\n");
+    }
 
     #[test]
     fn pieces_are_indented_like_the_whole() {

@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM: the first one lets work in progress come to its end, the second one ends the program at
-//! once.
+//! Ctrl-C, SIGTERM and SIGHUP, which a closed terminal sends: the first one lets work in progress come to its end, the second one
+//! ends the program at once. SIGHUP is left alone if it is ignored, as `nohup` has it.
 
 use std::sync::Arc;
 
@@ -11,9 +11,14 @@ use crate::app::App;
 use crate::stderr;
 use crate::visible::visible;
 
-/// Returns a request that Ctrl-C or SIGTERM makes. `rest` describes what is left when a second one ends the program at once, and how
+/// Returns a request that Ctrl-C, SIGTERM or SIGHUP makes. `until` names what comes to its end before the
+/// program stops, and `rest` describes what is left when a second one ends the program at once, and how
 /// to go on from there.
-pub fn stop_on_signals(app: &App, rest: impl Fn() -> String + Send + 'static) -> StopRequest {
+pub fn stop_on_signals(
+    app: &App,
+    until: &'static str,
+    rest: impl Fn() -> String + Send + 'static,
+) -> StopRequest {
     let stop = StopRequest::default();
     let (request, terminal) = (stop.clone(), Arc::clone(&app.terminal));
     on_signals(&app.host, "Ctrl-C will end the run without a checkpoint", move |by| {
@@ -25,12 +30,12 @@ pub fn stop_on_signals(app: &App, rest: impl Fn() -> String + Send + 'static) ->
             stderr::line(&format!("stopped at once; {}", visible(&rest())));
             end_at_once();
         }
-        terminal.show_stop();
+        terminal.show_stop(until);
     });
     stop
 }
 
-/// Returns a request that Ctrl-C or SIGTERM makes, for work that is given up when it is requested. A second signal ends the program.
+/// Returns a request that Ctrl-C, SIGTERM or SIGHUP makes, for work that is given up when it is requested. A second signal ends the program.
 pub fn give_up_on_signals(app: &App) -> StopRequest {
     let stop = StopRequest::default();
     let request = stop.clone();
@@ -43,7 +48,7 @@ pub fn give_up_on_signals(app: &App) -> StopRequest {
     stop
 }
 
-/// Returns a future that ends at Ctrl-C or SIGTERM. A second signal ends the program.
+/// Returns a future that ends at Ctrl-C, SIGTERM or SIGHUP. A second signal ends the program.
 pub fn first_signal(host: &Host) -> impl Future<Output = ()> + Send + 'static {
     let (sender, receiver) = oneshot::channel();
     let mut sender = Some(sender);
@@ -59,7 +64,7 @@ pub fn first_signal(host: &Host) -> impl Future<Output = ()> + Send + 'static {
     }
 }
 
-/// Calls `signalled` at each Ctrl-C or SIGTERM. If the system refuses, warns of the `consequence` and never calls
+/// Calls `signalled` at each Ctrl-C, SIGTERM or SIGHUP. If the system refuses, warns of the `consequence` and never calls
 /// it.
 fn on_signals(
     host: &Host,
@@ -67,28 +72,60 @@ fn on_signals(
     mut signalled: impl FnMut(SignalKind) + Send + 'static,
 ) {
     // From here on, no signal ends the program by itself.
-    let both = {
+    let all = {
         let _entered = host.handle().enter();
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+        let hangup = (!is_ignored(libc::SIGHUP)).then(|| signal(SignalKind::hangup())).transpose();
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), hangup)
     };
     host.handle().spawn(async move {
-        let (Ok(mut int), Ok(mut term)) = both else {
+        let (Ok(mut int), Ok(mut term), Ok(mut hangup)) = all else {
             tracing::warn!("signals can't be handled: {consequence}");
             // Keeps what `signalled` owns: the end of a channel would look like a signal.
             return std::future::pending().await;
         };
+        let mut is_stopping = false;
         loop {
             let by = tokio::select! {
                 _ = int.recv() => SignalKind::interrupt(),
                 _ = term.recv() => SignalKind::terminate(),
+                Some(_) = async { hangup.as_mut()?.recv().await } => SignalKind::hangup(),
             };
+            // The end of a session sends it by the system and by the shell, and no user means to end the program at once by it.
+            if by == SignalKind::hangup() && is_stopping {
+                continue;
+            }
+            is_stopping = true;
             signalled(by);
         }
     });
+}
+
+/// Returns true if the process ignores a signal since its start.
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action, the call only writes the current one into `action`, of which zeros are a value.
+    let (result, action) = unsafe {
+        let result = libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        (result, action.assume_init())
+    };
+    result == 0 && action.sa_sigaction == libc::SIG_IGN
 }
 
 /// Ends the program without the destructors of libtorch, which must not run while other threads compute.
 fn end_at_once() -> ! {
     // SAFETY: the call ends the process and touches no memory of it.
     unsafe { libc::_exit(130) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ignored_signal_is_told_from_others() {
+        assert!(!is_ignored(libc::SIGUSR2));
+        // SAFETY: no other test uses the signal.
+        unsafe { libc::signal(libc::SIGUSR2, libc::SIG_IGN) };
+        assert!(is_ignored(libc::SIGUSR2));
+    }
 }

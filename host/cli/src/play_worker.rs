@@ -166,8 +166,8 @@ async fn watch(mut events: UnboundedReceiver<EpisodeEvent>, episode: &LiveEpisod
                 let AgentStep { agent, action, reward, success, tokens, .. } = step;
                 episode.push(PlayEvent::Acted { agent, action, reward, success, tokens });
             }
-            // The page shows the drawings of recorded episodes.
-            EpisodeEvent::Drawn(_) => {}
+            // The page shows the drawings of recorded episodes, and the faults of the one that was played.
+            EpisodeEvent::Drawn(_) | EpisodeEvent::Restarted(_) => {}
         }
     }
     while texts.join_next().await.is_some() {}

@@ -51,12 +51,13 @@ impl Terminal {
         let _ = self.gauges.set(gauges);
     }
 
-    /// Shows that the run ends after the present step, and what a second request does.
-    pub fn show_stop(&self) {
+    /// Shows that the program stops after what `until` names, and what a second request does.
+    pub fn show_stop(&self, until: &str) {
         if let Some(panel) = &*locked(&self.panel) {
             locked(panel).stop();
         }
-        self.suspend(|| stderr::line("stopping after this step (press Ctrl-C again to stop at once)"));
+        let text = format!("stopping after {until} (press Ctrl-C again to stop at once)");
+        self.suspend(|| stderr::line(&text));
     }
 
     /// Takes back what a terminal has shown of Ctrl-C: bars end at the right edge, so `^C` has begun a line below them.

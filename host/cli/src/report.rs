@@ -20,6 +20,9 @@ pub fn write(report: &EvaluationReport, out: &mut impl Write) -> std::io::Result
     }
     writeln!(out, "  turns     {:.2} per episode, tokens {:.1}", report.turns, report.tokens)?;
     writeln!(out, "  truncated {}", percent(report.truncated))?;
+    if report.failures > 0 {
+        writeln!(out, "  faults    {}", report.failures)?;
+    }
     if report.lost > 0 {
         writeln!(
             out,

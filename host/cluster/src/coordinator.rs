@@ -21,7 +21,7 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::jobs;
 use crate::lease::{Lease, LeaseId, LeaseMessage, LeaseQueue, Outcome, ResultMessage, WeightsRef, hash_of};
-use crate::names::{EPOCH, Names};
+use crate::names::{EPOCH, Names, SANDBOXES};
 use crate::registry::{LearnerEntry, PROTOCOL, RunEntry, SharedFile, registry};
 use crate::result_log;
 use crate::streams::create_stream;
@@ -50,6 +50,17 @@ pub struct CoordinatorOptions {
     pub learners: Vec<LearnerEntry>,
     /// Settings of sandbox machines. `None` if workers run the jobs of their tasks.
     pub jobs: Option<serde_json::Value>,
+}
+
+/// Kind of process that a run needs and that is not there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MissingProcess {
+    /// Plays tasks.
+    Worker,
+    /// Trains these policies.
+    Learner { policies: Vec<String> },
+    /// Runs jobs.
+    SandboxMachine,
 }
 
 /// The process that hands out the tasks of a run.
@@ -296,11 +307,23 @@ impl Coordinator {
         told.map_err(connection.failed("tell a worker"))
     }
 
-    /// Returns the number of jobs that wait although no sandbox machine takes any. `None` if there are none, or a machine is
-    /// there.
-    pub async fn unserved_jobs(&self) -> Option<u64> {
-        self.jobs.as_ref()?;
-        jobs::unserved(&self.shared.connection, &self.shared.names).await
+    /// Returns the kinds of processes that work waits for although there are none, with the number of tasks, updates or jobs that
+    /// wait.
+    pub async fn missing_processes(&self) -> Vec<(MissingProcess, u64)> {
+        let names = &self.shared.names;
+        let learner = |own: &LearnerEntry| {
+            let queue = LeaseQueue::Learner(own.learner);
+            let missing = MissingProcess::Learner { policies: own.policies.clone() };
+            (missing, names.tasks(), Names::consumer(queue))
+        };
+        let workers = (MissingProcess::Worker, names.tasks(), Names::consumer(LeaseQueue::Workers));
+        let machines = (MissingProcess::SandboxMachine, names.jobs(), SANDBOXES.to_owned());
+        let queues = std::iter::once(workers).chain(self.learners.iter().map(learner));
+        let mut missing = Vec::new();
+        for (process, stream, consumer) in queues.chain(self.jobs.as_ref().map(|_| machines)) {
+            missing.extend(self.shared.unserved(&stream, &consumer).await.map(|waiting| (process, waiting)));
+        }
+        missing
     }
 
     /// Removes the results of steps up to `last`, which a checkpoint includes.
@@ -368,6 +391,16 @@ impl Shared {
         drop(turn);
         self.board().set_published(id, ack.sequence, reissue);
         Ok(())
+    }
+
+    /// Returns the number of messages of a consumer that wait although no process takes any. `None` if there are none, or a process
+    /// is there.
+    async fn unserved(&self, stream: &str, consumer: &str) -> Option<u64> {
+        let found = self.connection.context.get_consumer_from_stream::<pull::Config, _, _>(consumer, stream);
+        let found = found.await.ok()?;
+        let info = found.cached_info();
+        let is_served = info.num_waiting > 0 || info.num_ack_pending > 0;
+        Some(info.num_pending).filter(|waiting| *waiting > 0 && !is_served)
     }
 
     /// Publishes leases again that the server has lost: neither in the work queue nor with a result. A server that

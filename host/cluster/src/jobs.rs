@@ -112,12 +112,3 @@ pub(crate) async fn keep_queue(connection: Connection, names: Names, lease: Dura
         }
     }
 }
-
-/// Returns the number of jobs that wait if no machine takes any.
-pub(crate) async fn unserved(connection: &Connection, names: &Names) -> Option<u64> {
-    let consumer = connection.context.get_consumer_from_stream::<pull::Config, _, _>(SANDBOXES, names.jobs());
-    let consumer = consumer.await.ok()?;
-    let info = consumer.cached_info();
-    let is_served = info.num_waiting > 0 || info.num_ack_pending > 0;
-    Some(info.num_pending).filter(|waiting| *waiting > 0 && !is_served)
-}

@@ -28,7 +28,7 @@ mod streams;
 mod worker;
 
 pub use connection::{Connection, ServerAddress};
-pub use coordinator::{Coordinator, CoordinatorOptions};
+pub use coordinator::{Coordinator, CoordinatorOptions, MissingProcess};
 pub use error::Error;
 pub use job_client::JobClient;
 pub use job_runner::{JobRunner, NextJob, SandboxStatus, TakenJob, queued_jobs, sandboxes};

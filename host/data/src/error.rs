@@ -1,6 +1,6 @@
 //! Errors of data sets.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Reason for which a data set can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -90,9 +90,12 @@ pub enum Error {
     /// The file is not valid Parquet.
     #[error("{} can't be read as Parquet: {source}", path.display())]
     Parquet { path: PathBuf, source: pl_parquet::Error },
-    /// The file is not valid JSON.
-    #[error("{}, record {record}: {source}", path.display())]
-    Json { path: PathBuf, record: usize, source: serde_json::Error },
+    /// The file is not valid JSON. `place` is the line, and the column if it is known, each after a colon.
+    #[error("{}{place}: {reason}", path.display())]
+    Json { path: PathBuf, place: String, reason: String },
+    /// The file is not valid UTF-8.
+    #[error("{}:{line}: the text is not UTF-8", path.display())]
+    NotUtf8 { path: PathBuf, line: usize },
     /// The file has no form that can be read.
     #[error("{} has none of the forms that can be read: .jsonl, .jsonl.gz, .json, .parquet, .txt (Boxoban, Sudokus)", path.display())]
     Form { path: PathBuf },
@@ -115,4 +118,19 @@ pub enum Error {
     /// The files have no record of the split.
     #[error("{} has no record of {name}", path.display())]
     Empty { path: PathBuf, name: String },
+}
+
+impl Error {
+    /// Returns the error of a value of JSON: that of a line of a file, or a whole file.
+    pub(crate) fn json(path: &Path, line: Option<usize>, error: &serde_json::Error) -> Error {
+        // Its own text ends with a line that is counted from the beginning of the value.
+        let text = error.to_string();
+        let position = format!(" at line {} column {}", error.line(), error.column());
+        let reason = text.strip_suffix(&position).unwrap_or(&text).to_owned();
+        let has_position = error.line() > 0;
+        let line = line.or(has_position.then_some(error.line()));
+        let column = has_position.then_some(error.column());
+        let place = line.into_iter().chain(column).map(|number| format!(":{number}")).collect();
+        Error::Json { path: path.to_path_buf(), place, reason }
+    }
 }

@@ -60,7 +60,13 @@ pub fn read_file(source: impl Into<SourcePath>) -> Result<Vec<Map<String, Value>
     let path = source.path();
     match form(path) {
         Some(".jsonl") => lines(path, &text(source)?),
-        Some(".jsonl.gz") => lines(path, &unpack(source, LARGEST_UNPACKED, |text| io::read_to_string(text))?),
+        Some(".jsonl.gz") => {
+            let unpack = |text: &mut dyn Read| {
+                let mut bytes = Vec::new();
+                text.read_to_end(&mut bytes).map(|_| bytes)
+            };
+            lines(path, &utf8(path, self::unpack(source, LARGEST_UNPACKED, unpack)?)?)
+        }
         Some(".json") => list(path, &text(source)?),
         Some(".parquet") => guarded(|| rows(source, LARGEST_PARQUET)).map_err(|e| unreadable(path, e))?,
         Some(".txt") => plain_text(path, &text(source)?),
@@ -78,6 +84,29 @@ pub fn read_files(sources: &[SourcePath]) -> Result<Vec<Map<String, Value>>, Err
         records.extend(read_file(source)?);
     }
     Ok(records)
+}
+
+/// A line of a JSONL file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// Number in the file, from 1 on.
+    pub number: usize,
+    pub text: String,
+    /// Content of `text`.
+    pub record: Map<String, Value>,
+}
+
+/// Reads the lines of a JSONL file that are not blank, with the same rules as [`read_file`].
+///
+/// # Errors
+/// If the file can't be read, or a line is not an object of JSON.
+pub fn read_lines(source: &SourcePath) -> Result<Vec<Line>, Error> {
+    let path = source.path();
+    let text = text(source)?;
+    let line = |(number, text): (usize, &str)| {
+        Ok(Line { number, text: text.to_owned(), record: line_record(path, number, text)? })
+    };
+    numbered_lines(&text).map(line).collect()
 }
 
 /// Counts the records of a task file. Lists of JSON and puzzles in plain text are read for it; of Parquet, the file's own count
@@ -126,7 +155,15 @@ fn failed(source: &SourcePath) -> impl Fn(io::Error) -> Error + Copy + '_ {
 }
 
 fn text(source: &SourcePath) -> Result<String, Error> {
-    source.read_to_string().map_err(failed(source))
+    utf8(source.path(), source.read().map_err(failed(source))?)
+}
+
+fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Error> {
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.iter().filter(|&&byte| byte == b'\n').count() + 1;
+        Error::NotUtf8 { path: path.to_path_buf(), line }
+    })
 }
 
 /// Reads the text of a packed file, which has at most `largest` bytes, with `read`: of all its members, as `cat` and `bgzip` make them.
@@ -147,13 +184,22 @@ fn unpack<T>(
 
 /// Reads one record per line. Blank lines are skipped.
 fn lines(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
-    let lines = without_mark(text).lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines.map(|(index, line)| object(json(line, path, index + 1)?, path, index + 1)).collect()
+    numbered_lines(text).map(|(number, line)| line_record(path, number, line)).collect()
+}
+
+/// Returns the lines of a text that are not blank, with their numbers from 1 on.
+fn numbered_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let numbered = without_mark(text).lines().enumerate().map(|(index, line)| (index + 1, line));
+    numbered.filter(|(_, line)| !line.trim().is_empty())
+}
+
+fn line_record(path: &Path, number: usize, line: &str) -> Result<Map<String, Value>, Error> {
+    object(json(line, path, Some(number))?, path, number)
 }
 
 /// Reads a list of records, also as the only list of an object such as `{"data": […]}`.
 fn list(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
-    let values = match json(without_mark(text), path, 1)? {
+    let values = match json(without_mark(text), path, None)? {
         Value::Array(values) => values,
         Value::Object(fields) => only_list(fields, path)?,
         _ => return Err(Error::NotAnObject { path: path.to_path_buf(), record: 1 }),
@@ -178,9 +224,9 @@ fn only_list(fields: Map<String, Value>, path: &Path) -> Result<Vec<Value>, Erro
     }
 }
 
-/// Reads a value of JSON.
-fn json(text: &str, path: &Path, record: usize) -> Result<Value, Error> {
-    exact_json(text).map_err(|source| Error::Json { path: path.to_path_buf(), record, source })
+/// Reads a value of JSON: that of a line of a file, or a whole file.
+fn json(text: &str, path: &Path, line: Option<usize>) -> Result<Value, Error> {
+    exact_json(text).map_err(|error| Error::json(path, line, &error))
 }
 
 /// Returns a text without the byte order mark that some programs write before UTF-8.
@@ -455,15 +501,23 @@ mod tests {
             ("y.json", b"3"),
             ("lists.json", b"{\"tags\": [], \"data\": [{}]}"),
             ("number.jsonl", b"{\"gold\": 12345678901234567890123}"),
+            ("list.json", b"[1,\n  x]"),
+            ("latin1.jsonl", b"{}\n{\"a\": \"\xe4\"}\n"),
             ("z.parquet", b"PAR"),
             ("a.jsonl", b"[1]"),
             ("b.csv", b""),
         ]);
         let message = |name: &str| read_file(folder.path().join(name)).unwrap_err().to_string();
-        assert!(message("x.jsonl").contains("x.jsonl, record 2: EOF"), "{}", message("x.jsonl"));
+        assert!(
+            message("x.jsonl").contains("x.jsonl:2:1: EOF while parsing an object"),
+            "{}",
+            message("x.jsonl")
+        );
         assert!(message("y.json").ends_with("record 1 is not an object"));
         assert!(message("lists.json").ends_with("the lists tags, data: keep only that of the records"));
-        assert!(message("number.jsonl").contains("record 1: a whole number of 23 digits"));
+        assert!(message("number.jsonl").contains("number.jsonl:1: a whole number of 23 digits"));
+        assert!(message("list.json").ends_with("list.json:2:3: expected value"), "{}", message("list.json"));
+        assert!(message("latin1.jsonl").ends_with("latin1.jsonl:2: the text is not UTF-8"));
         assert!(message("z.parquet").contains("can't be read as Parquet"));
         assert!(message("a.jsonl").ends_with("record 1 is not an object"));
         assert!(message("b.csv").contains("none of the forms"));

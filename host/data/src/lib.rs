@@ -24,7 +24,7 @@ mod sudoku;
 pub use catalogue::{CATALOGUE, find, find_splits};
 pub use error::Error;
 pub use exact_json::exact_json;
-pub use files::{count_records, read_file, read_files};
+pub use files::{Line, count_records, read_file, read_files, read_lines};
 pub use folder::FolderSplit;
 pub use form::is_readable;
 pub use records::{hash_files, write_jsonl};

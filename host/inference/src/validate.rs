@@ -23,7 +23,7 @@ pub(crate) fn validate<E: Executor>(
     let config = &snapshot.config;
     let length = request.prompt.len();
     if length == 0 {
-        return fail("the prompt is empty".into());
+        return refuse("prompt", "the prompt is empty".into());
     }
     if length >= config.max_positions {
         return fail(format!(
@@ -34,7 +34,7 @@ pub(crate) fn validate<E: Executor>(
     let outside = |id: &&u32| i64::from(**id) >= config.vocab;
     let message = |id: &u32| format!("token {id} is outside the model's vocabulary of {}", config.vocab);
     if let Some(id) = request.prompt.iter().find(outside) {
-        return fail(message(id));
+        return refuse("prompt", message(id));
     }
     if let Some(id) = request.stop_ids.iter().find(outside) {
         return refuse("stop_token_ids", message(id));

@@ -27,6 +27,8 @@ pub(crate) enum InvalidValue {
     MissingScore(String),
     #[error("there is a score for {0}, which did not act")]
     ExtraScore(String),
+    #[error("there are several scores for {0}")]
+    RepeatedScore(String),
     #[error("{name} is {reward}, but rewards are between -{LARGEST_REWARD} and {LARGEST_REWARD}")]
     RewardRange { name: String, reward: f64 },
     #[error("a prompt without messages")]
@@ -167,7 +169,13 @@ pub(crate) fn scores(mut scores: Scores, actions: &[(String, String)]) -> Result
         local.push(score);
     }
     if let Some(extra) = scores.local.first() {
-        return Err(InvalidValue::ExtraScore(extra.agent.clone()));
+        let agent = extra.agent.clone();
+        let has_acted = local.iter().any(|score| score.agent == agent);
+        return Err(if has_acted {
+            InvalidValue::RepeatedScore(agent)
+        } else {
+            InvalidValue::ExtraScore(agent)
+        });
     }
     scores.local = local;
     Ok(scores)
@@ -184,6 +192,22 @@ fn check_reward(name: &str, reward: f64) -> Result<(), InvalidValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_agent_that_acted_has_one_score() {
+        let check = |agents: &[&str]| {
+            let score = |agent: &&str| AgentScore { agent: (*agent).to_owned(), reward: 0.0, success: false };
+            let local = agents.iter().map(score).collect();
+            let actions = ["a", "b"].map(|agent| (agent.to_owned(), String::new()));
+            scores(Scores { team: 0.0, local, success: false }, &actions)
+                .map(|_| ())
+                .map_err(|e| e.to_string())
+        };
+        assert_eq!(check(&["b", "a"]), Ok(()));
+        assert_eq!(check(&["a"]), Err("b acted and has no score".to_owned()));
+        assert_eq!(check(&["a", "b", "c"]), Err("there is a score for c, which did not act".to_owned()));
+        assert_eq!(check(&["a", "b", "b"]), Err("there are several scores for b".to_owned()));
+    }
 
     #[test]
     fn rewards_of_any_size_within_the_range_pass_and_no_others() {

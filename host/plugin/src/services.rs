@@ -20,7 +20,7 @@ const MAX_JOBS: usize = 256;
 const MAX_LINE_CHARS: usize = 4096;
 
 /// Fuel for a log line in addition to its bytes, about the cost of formatting and writing it. A call with the
-/// default fuel may write ten thousand lines.
+/// default fuel may write twenty thousand lines.
 const LOG_LINE_FUEL: u64 = 100_000;
 
 /// Fuel for a job of the sandbox in addition to its bytes: enough to end a call that submits jobs in an endless

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::folder::WORKFLOW;
 use crate::lock_holder::LockHolder;
 
 /// Errors of a run folder. Each names the file.
@@ -36,6 +37,9 @@ pub enum Error {
         path.display(), path.display()
     )]
     NoRun { path: PathBuf, missing: String },
+    /// A file of a run folder is missing.
+    #[error("{} is a run folder without {missing}; restore the file from a copy of the run", path.display())]
+    Incomplete { path: PathBuf, missing: String },
     /// A line of a JSON file is invalid.
     #[error("{}:{line}: {message}", path.display())]
     Line { path: PathBuf, line: usize, message: String },
@@ -65,6 +69,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns the error of a folder without a file that runs have.
+    pub(crate) fn missing(root: &Path, missing: &str) -> Error {
+        let (path, missing) = (root.to_path_buf(), missing.to_owned());
+        match root.join(WORKFLOW).is_file() {
+            true => Error::Incomplete { path, missing },
+            false => Error::NoRun { path, missing },
+        }
+    }
+
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_path_buf();
         move |source| Error::Io { action, path, source }

@@ -28,7 +28,7 @@ use crate::token_table::{TokenTable, write_trained};
 use crate::traces::{TraceFile, Traces};
 use crate::versions::{RecordedVersions, VERSIONS};
 
-const WORKFLOW: &str = "workflow.json";
+pub(crate) const WORKFLOW: &str = "workflow.json";
 const LOCK: &str = "lock.json";
 const METRICS: &str = "metrics.jsonl";
 const TIMINGS: &str = "timings.jsonl";
@@ -152,10 +152,10 @@ impl RunFolder {
     /// Checks that a folder is that of a run.
     ///
     /// # Errors
-    /// [`Error::NoRun`].
+    /// [`Error::NoRun`]; [`Error::Incomplete`].
     pub fn require(root: &Path) -> Result<(), Error> {
         match [WORKFLOW, LOCK].into_iter().find(|name| !root.join(name).is_file()) {
-            Some(missing) => Err(Error::NoRun { path: root.to_path_buf(), missing: missing.to_owned() }),
+            Some(missing) => Err(Error::missing(root, missing)),
             None => Ok(()),
         }
     }
@@ -320,11 +320,11 @@ impl RunFolder {
     /// Reads a text file of a run folder, such as `workflow.mas`.
     ///
     /// # Errors
-    /// [`Error::NoRun`] if it is missing; [`Error::Io`] if it is not a file, or larger than 64 MiB.
+    /// [`Error::NoRun`] or [`Error::Incomplete`] if it is missing; [`Error::Io`] if it is not a file, or larger than 64 MiB.
     pub fn read_text(root: &Path, name: &str) -> Result<String, Error> {
         let path = root.join(name);
         if !path.exists() {
-            return Err(Error::NoRun { path: root.to_path_buf(), missing: name.to_owned() });
+            return Err(Error::missing(root, name));
         }
         read_text(&path, LARGEST_TEXT).map_err(Error::io("read", &path))
     }

@@ -4,11 +4,35 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+/// Keys whose numbers are positions in a list of the workflow.
+const POSITIONS: [(&str, &str); 7] = [
+    ("agent", "agents"),
+    ("agents", "agents"),
+    ("corpora", "corpora"),
+    ("model", "models"),
+    ("plugin", "plugins"),
+    ("policy", "policies"),
+    ("scenario", "scenarios"),
+];
+
 /// Returns all scalar settings of a resolved workflow by dotted path, such as `policies.coder.lora.rank`. Items of
-/// lists with a name are called by it.
+/// lists with a name are called by it, also where a setting has their position.
 pub fn settings_by_path(workflow: &Value) -> BTreeMap<String, Value> {
     let mut settings = BTreeMap::new();
     collect("", workflow, &mut settings);
+    for (path, value) in &mut settings {
+        let key = path.rsplit('.').next().unwrap_or_default();
+        let Some((_, list)) = POSITIONS.iter().find(|(known, _)| *known == key) else { continue };
+        let name = |position: &Value| {
+            let index = usize::try_from(position.as_u64()?).ok()?;
+            workflow.get(list)?.get(index)?.get("name").filter(|name| name.is_string()).cloned()
+        };
+        let named = match &*value {
+            Value::Array(positions) => positions.iter().map(name).collect::<Option<_>>().map(Value::Array),
+            position => name(position),
+        };
+        *value = named.unwrap_or_else(|| value.take());
+    }
     settings
 }
 
@@ -29,6 +53,24 @@ fn collect(path: &str, value: &Value, settings: &mut BTreeMap<String, Value>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn positions_are_shown_as_names() {
+        let workflow = serde_json::json!({
+            "policies": [{ "name": "first" }, { "name": "second" }],
+            "agents": [{ "name": "coder", "policy": 1, "plugin": 7 }],
+            "scenarios": [{ "turns": { "nodes": [{ "agents": [0] }] } }],
+            "evaluations": [{ "name": "test", "scenario": 0 }],
+        });
+        let settings = settings_by_path(&workflow);
+        assert_eq!(settings["agents.coder.policy"], "second");
+        assert_eq!(settings["scenarios.0.turns.nodes.0.agents"], serde_json::json!(["coder"]));
+        // Without such an item, and without a name.
+        assert_eq!(
+            (&settings["agents.coder.plugin"], &settings["evaluations.test.scenario"]),
+            (&7.into(), &0.into())
+        );
+    }
 
     #[test]
     fn settings_have_the_names_of_their_blocks() {

@@ -13,6 +13,7 @@ use tracing::Instrument;
 use crate::attempt::{Attempt, play_episode};
 use crate::context::EpisodeContext;
 use crate::error::{EpisodeFailure, Error};
+use crate::events::EpisodeEvent;
 use crate::result::EpisodeSummary;
 use crate::setup::EpisodeSetup;
 use crate::spans::SPAN_TARGET;
@@ -151,13 +152,14 @@ impl RolloutBatch {
     /// Returns the batch of a step if it has an episode.
     ///
     /// # Errors
-    /// [`Error::NoEpisode`], with the traces, if every episode failed.
+    /// [`Error::NoEpisode`], with the failures and the traces, if every episode failed.
     pub fn with_episodes(self, step: u64) -> Result<RolloutBatch, Error> {
         if !self.episodes.is_empty() || self.lost == 0 {
             return Ok(self);
         }
         let cause = self.failures.first().map_or_else(String::new, EpisodeFailure::describe);
-        Err(Error::NoEpisode { episodes: self.lost, step, cause, traces: self.traces })
+        let RolloutBatch { lost: episodes, failures, traces, .. } = self;
+        Err(Error::NoEpisode { episodes, step, cause, failures, traces })
     }
 }
 
@@ -192,7 +194,7 @@ pub async fn play_batch(
 /// Plays one episode, and again with fresh random streams if it fails. Returns all attempts in order.
 async fn run_with_retries(setup: &EpisodeSetup, plan: &RolloutPlan, task: u32, sample: u32) -> Vec<Attempt> {
     let mut attempts = Vec::new();
-    for attempt in 0..ATTEMPTS {
+    for number in 0..ATTEMPTS {
         let context = EpisodeContext {
             key: StreamKey {
                 seed: plan.seed,
@@ -200,7 +202,7 @@ async fn run_with_retries(setup: &EpisodeSetup, plan: &RolloutPlan, task: u32, s
                 step: plan.step,
                 task: plan.first_task + task,
                 sample,
-                attempt,
+                attempt: number,
             },
             task: Arc::clone(&plan.tasks[task as usize]),
             versions: Arc::clone(&plan.versions),
@@ -211,10 +213,12 @@ async fn run_with_retries(setup: &EpisodeSetup, plan: &RolloutPlan, task: u32, s
             answers: None,
         };
         let attempt = play_episode(setup, &context).await;
-        let succeeded = attempt.failure.is_none();
+        let failure = attempt.failure.as_ref().map(EpisodeFailure::describe);
         attempts.push(attempt);
-        if succeeded {
-            break;
+        let Some(failure) = failure else { break };
+        if let Some(observer) = setup.observer.as_ref().filter(|_| number + 1 < ATTEMPTS) {
+            // The observer may have closed the channel.
+            let _ = observer.send(EpisodeEvent::Restarted(failure));
         }
     }
     attempts

@@ -44,13 +44,13 @@ impl EpisodeFailure {
 pub enum Error {
     /// Every episode failed in every attempt.
     #[error("all {episodes} episodes of step {step} failed; the first cause: {cause}")]
-    NoEpisode { episodes: usize, step: u64, cause: String, traces: Vec<Trace> },
-    /// A record of a task file is invalid.
+    NoEpisode { episodes: usize, step: u64, cause: String, failures: Vec<EpisodeFailure>, traces: Vec<Trace> },
+    /// An environment refuses a record of a task file.
     #[error("{}:{line}: {message}", path.display())]
     Record { path: PathBuf, line: usize, message: String },
     /// A task file can't be read.
-    #[error("cannot read tasks from {}: {source}", path.display())]
-    Tasks { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    TaskFile(#[from] pl_data::Error),
     /// A task file is empty.
     #[error("{} has no tasks", path.display())]
     NoTasks { path: PathBuf },

@@ -20,6 +20,8 @@ pub enum EpisodeEvent {
     Acted(AgentStep),
     /// The environment's drawing of the state as lines of text: at the start, and after each step.
     Drawn(String),
+    /// The episode failed and is played again from its start, with other random streams. Has the failure in words.
+    Restarted(String),
 }
 
 /// An agent's action with its reward.

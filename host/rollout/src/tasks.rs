@@ -1,14 +1,15 @@
 //! The tasks of a step: from a file, which is read and checked as a whole before anything is played, or from
 //! the environment's generator.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
+use pl_data::Line;
 use pl_plugin::Task;
 use pl_plugin::call_log::CallLog;
 use pl_types::{SourcePath, seed};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use serde_json::{Map, Value};
 
 use crate::components::{Environment, TaskGenerator};
 use crate::error::Error;
@@ -73,7 +74,7 @@ impl TaskFile {
     /// the middle of a run.
     ///
     /// # Errors
-    /// [`Error::Record`] with the file and the line of the first bad record; [`Error::Tasks`];
+    /// [`Error::TaskFile`]; [`Error::Record`] with the file and the line of the first record that the environment refuses;
     /// [`Error::NoTasks`].
     pub async fn read(
         source: impl Into<SourcePath>,
@@ -82,20 +83,16 @@ impl TaskFile {
     ) -> Result<TaskFile, Error> {
         let source = source.into();
         let path = source.path();
-        let text =
-            source.read_to_string().map_err(|source| Error::Tasks { path: path.to_path_buf(), source })?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let mut tasks = Vec::new();
-        for (index, line) in text.lines().enumerate() {
-            if line.trim().is_empty() {
-                continue;
-            }
-            let task = Task { id: format!("{stem}:{}", index + 1), data: line.to_owned() };
-            let bad = |message: String| Error::Record { path: PathBuf::from(path), line: index + 1, message };
-            serde_json::from_str::<serde::de::IgnoredAny>(line)
-                .map_err(|e| bad(format!("invalid JSON: {e}")))?;
+        for Line { number, text, record } in pl_data::read_lines(&source)? {
+            let task = Task { id: format!("{stem}:{number}"), data: text };
             let started = environment.start(&task, 0, [0; 32], &CallLog::default()).await;
-            started.map_err(|fault| bad(format!("{}{}", fault.cause, fields_of(line))))?;
+            started.map_err(|fault| Error::Record {
+                path: path.to_path_buf(),
+                line: number,
+                message: format!("{}{}", fault.cause, fields_of(&record, &fault.cause)),
+            })?;
             tasks.push(task);
         }
         if tasks.is_empty() {
@@ -134,24 +131,36 @@ impl TaskFile {
     }
 }
 
-/// Returns the names of a record's fields in words, to follow the reason for which an environment refused it. Empty if there is
-/// none.
-fn fields_of(record: &str) -> String {
-    let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(record).unwrap_or_default();
-    let names: Vec<&str> = fields.keys().map(String::as_str).collect();
-    if names.is_empty() { String::new() } else { format!("; the record has {}", names.join(", ")) }
+/// Returns a record's fields in words, to follow the reason for which an environment refused it. Empty if there is none, or the
+/// reason has them.
+fn fields_of(record: &Map<String, Value>, reason: &str) -> String {
+    let has_null = record.values().any(Value::is_null);
+    if record.is_empty() || !has_null && record.keys().all(|name| reason.contains(name.as_str())) {
+        return String::new();
+    }
+    let field = |(name, value): (&String, &Value)| match value {
+        Value::Null => format!("{name} (null)"),
+        _ => name.clone(),
+    };
+    format!("; the record has {}", record.iter().map(field).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn a_refused_record_is_described_by_its_fields() {
-        assert_eq!(fields_of(r#"{"prompt": "1 + 1?", "target": 2}"#), "; the record has prompt, target");
-        for record in ["{}", "[1]", "3"] {
-            assert_eq!(fields_of(record), "", "{record}");
-        }
+        let fields = |record: Value, reason: &str| fields_of(record.as_object().unwrap(), reason);
+        let record = json!({ "prompt": "1 + 1?", "target": 2 });
+        assert_eq!(fields(record.clone(), "no answer"), "; the record has prompt, target");
+        assert_eq!(fields(record, "no answer; this one has: prompt, target"), "");
+        let null = json!({ "question": "1 + 1?", "answer": null });
+        let reason = "no answer; this one has: question, answer";
+        assert_eq!(fields(null, reason), "; the record has question, answer (null)");
+        assert_eq!(fields(json!({}), "no answer"), "");
     }
 
     #[test]

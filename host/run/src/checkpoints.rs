@@ -13,14 +13,21 @@ use crate::generation::{PinnedVersion, PolicyRouter};
 use crate::host::Host;
 
 /// Loads the weights of a checkpoint, or of a run folder's newest checkpoint, and serves them.
+///
+/// # Errors
+/// [`Error::NoFolder`]; [`Error::NoCheckpoint`] of a run that has none yet; if a checkpoint can't be loaded.
 pub(crate) fn restore(
     host: &Host,
     trainer: &mut Trainer,
     router: &PolicyRouter,
     path: &Path,
 ) -> Result<(), Error> {
+    if !path.exists() {
+        return Err(Error::NoFolder { path: path.to_path_buf() });
+    }
     let folder = RunFolder::checkpoints(path);
-    let checkpoint = if folder.is_dir() {
+    let is_run = folder.is_dir() || RunFolder::require(path).is_ok();
+    let checkpoint = if is_run {
         newest(&folder)?.ok_or_else(|| Error::NoCheckpoint { path: path.to_path_buf() })?
     } else {
         path.to_path_buf()

@@ -134,6 +134,9 @@ pub enum Error {
     /// The run folder can't be written.
     #[error(transparent)]
     Record(#[from] pl_record::Error),
+    /// A run or a checkpoint to load is missing.
+    #[error("there is no folder {}: give a run folder or one of its checkpoints", path.display())]
+    NoFolder { path: PathBuf },
     /// A run folder has no checkpoint.
     #[error("{} has no checkpoint yet", path.display())]
     NoCheckpoint { path: PathBuf },

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::host::Host;
-use crate::progress::Activity;
+use crate::progress::{Activity, Notice};
 use crate::session::Session;
 use crate::stop_request::StopRequest;
 use crate::workflow::CheckedWorkflow;
@@ -102,6 +102,9 @@ pub fn evaluate<E: From<Error>>(
         drop(tracker);
         let Some(played) = ended else { return Ok(EvaluationEnding::Interrupted) };
         let (report, batch) = played?;
+        if let Some(notice) = Notice::faults(&batch.failures, None) {
+            host.notify(notice);
+        }
         let seconds = started.elapsed().as_secs_f64();
         let tokens = batch.episodes.iter().map(|episode| episode.tokens).sum();
         finished(&EvaluationResult { report, seconds, tokens, batch, name: evaluation.name })?;
@@ -198,7 +201,7 @@ pub(crate) async fn play_round(
         evaluation.samples,
         &agents,
         &batch.episodes,
-        batch.lost,
+        (batch.lost, batch.failures.len()),
     );
     Ok((report, batch))
 }

@@ -11,7 +11,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::error::Error;
 use crate::host::Host;
 use crate::player::Player;
-use crate::progress::Notice;
 use crate::session::Session;
 use crate::workflow::CheckedWorkflow;
 
@@ -76,9 +75,6 @@ where
         let (episode, ()) = tokio::try_join!(playing, watch(events))?;
         Ok::<_, E>(episode)
     })?;
-    for failure in &episode.failures {
-        host.notify(Notice::EpisodeRestarted { failure: failure.describe() });
-    }
     Ok(episode.summary)
 }
 

@@ -337,7 +337,22 @@ impl Catalog for PluginCatalog {
 
 #[cfg(test)]
 mod tests {
+    use pl_dsl::BlockKind;
+    use pl_dsl::settings::{self, DefaultValue};
+
     use super::*;
+
+    /// `plugin test` and `plugin inspect` have no workflow and show what one without settings gives.
+    #[test]
+    fn a_plugin_block_without_settings_has_the_limits_of_a_plugin_without_a_workflow() {
+        let default = |key| &settings::find(BlockKind::Plugin, key).unwrap().default;
+        let spec = PluginSpec::new("p");
+        assert!(matches!(default("memory"), DefaultValue::Bytes(bytes) if *bytes == spec.memory));
+        assert!(
+            matches!(default("fuel"), DefaultValue::Integer(fuel) if u64::try_from(*fuel) == Ok(spec.fuel))
+        );
+        assert!(matches!(default("timeout"), DefaultValue::Duration(time) if *time == spec.timeout));
+    }
 
     #[test]
     fn a_failure_is_remembered_and_descriptions_share_their_time() {

@@ -4,9 +4,11 @@
 //! passes [`NoProgress`].
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pl_cluster::MissingProcess;
+use pl_rollout::EpisodeFailure;
 use pl_servers::FleetEvent;
 use pl_types::EpisodeId;
 use serde::{Deserialize, Serialize};
@@ -178,16 +180,14 @@ pub enum Notice {
         /// Steps now.
         now: u32,
     },
-    /// Episodes of a step or of an evaluation failed. Each is in `failures.jsonl` or in the traces.
+    /// Episodes of a step or of an evaluation failed. Those of a run are in `failures.jsonl`.
     Faults {
         /// Number of failures.
         count: usize,
         /// First line of the first failure.
         first: String,
-        /// Run folder.
-        run: PathBuf,
-        /// Episode of the first failure.
-        episode: EpisodeId,
+        /// Run folder and episode of the first failure. `None` if nothing is recorded.
+        replay: Option<(PathBuf, EpisodeId)>,
     },
     /// The samples of most groups had the same return for several steps, or no completion had an advantage, so that the
     /// policies learn next to nothing.
@@ -243,18 +243,29 @@ pub enum Notice {
         /// Tasks whose results it has stored.
         played: u64,
     },
-    /// The code of a run waits, because no sandbox machine takes part in it.
-    NoSandboxMachine {
+    /// Work of a run waits, because no process for it takes part.
+    NoProcess {
         /// Name of the run's streams.
         run: String,
-        /// Number of jobs that wait.
-        jobs: u64,
+        /// Kind of the process.
+        process: MissingProcess,
+        /// Number of tasks, updates or jobs that wait.
+        waiting: u64,
     },
-    /// An interactively played episode failed and was started again.
-    EpisodeRestarted {
-        /// Failure of the attempt.
-        failure: String,
-    },
+}
+
+impl Notice {
+    /// Returns the notice about the failures of a step or an evaluation, which are in the traces of `run` if there is one. Returns
+    /// `None` if there are none.
+    pub(crate) fn faults(failures: &[EpisodeFailure], run: Option<&Path>) -> Option<Notice> {
+        let first = failures.first()?;
+        let message = first.describe();
+        Some(Notice::Faults {
+            count: failures.len(),
+            first: message.lines().next().unwrap_or_default().to_owned(),
+            replay: run.map(|run| (run.to_path_buf(), first.episode.clone())),
+        })
+    }
 }
 
 impl fmt::Display for Notice {
@@ -293,9 +304,20 @@ impl fmt::Display for Notice {
                 write!(f, "{ranks} ranks are connected{}", if *nccl { ", by NCCL" } else { "" })
             }
             Notice::LeftRun { run, played } => write!(f, "left run {run}; tasks done: {played}"),
-            Notice::NoSandboxMachine { run, jobs } => write!(
+            Notice::NoProcess { run, process: MissingProcess::SandboxMachine, waiting } => write!(
                 f,
-                "no sandbox machine takes the jobs of run {run}, and {jobs} wait; start one: pl-host sandbox serve --nats URL"
+                "no sandbox machine takes the jobs of run {run}, and {waiting} wait; start one: pl-host sandbox serve --nats URL"
+            ),
+            Notice::NoProcess { run, process: MissingProcess::Worker, waiting } => write!(
+                f,
+                "no worker plays the tasks of run {run}, and {waiting} wait; start one: pl-host worker --nats URL (one that \
+                 loads its models joins after that; one that refuses the run prints why and ends)"
+            ),
+            Notice::NoProcess { run, process: MissingProcess::Learner { policies }, .. } => write!(
+                f,
+                "no learner trains {} of run {run}, whose update waits; start one: pl-host learner --nats URL --policy {}",
+                policies.join(", "),
+                policies.first().map_or("NAME", String::as_str)
             ),
             Notice::NotDrawn { reason } => write!(f, "warning: {reason}"),
             Notice::NeverAudited => {
@@ -319,10 +341,14 @@ impl fmt::Display for Notice {
                 "warning: train.lr_schedule = cosine now spans {now} steps; the finished steps followed a cosine over \
                  {before}"
             ),
-            Notice::Faults { count, first, run, episode } => {
+            Notice::Faults { count, first, replay } => {
                 let faults =
                     if *count == 1 { "1 fault".to_owned() } else { format!("{count} faults, first") };
-                write!(f, "{faults}: {first}\n  see: pl-host replay {} {episode}", run.display())
+                write!(f, "{faults}: {first}")?;
+                match replay {
+                    Some((run, episode)) => write!(f, "\n  see: pl-host replay {} {episode}", run.display()),
+                    None => Ok(()),
+                }
             }
             Notice::FlatSteps { steps, completions: 0, .. } => write!(
                 f,
@@ -356,7 +382,10 @@ impl fmt::Display for Notice {
                  from loss"
             ),
             Notice::Fleet(FleetEvent::ServerDown { server, reason }) => {
-                write!(f, "warning: {server} has failed several times in a row: {reason}; others do its work")
+                write!(
+                    f,
+                    "warning: {server} has failed several times in a row: {reason}; it gets only tries until it works again"
+                )
             }
             Notice::Fleet(FleetEvent::ServerBack { server }) => write!(f, "{server} works again"),
             Notice::Fleet(FleetEvent::Paused { fleet, reason }) => write!(
@@ -367,7 +396,6 @@ impl fmt::Display for Notice {
             Notice::Fleet(FleetEvent::Resumed { fleet }) => {
                 write!(f, "a server of `{fleet}` works again, and its policies go on")
             }
-            Notice::EpisodeRestarted { failure } => write!(f, "the episode was started again: {failure}"),
         }
     }
 }

@@ -109,7 +109,7 @@ pub struct TrainingRun<'h> {
 }
 
 impl<'h> TrainingRun<'h> {
-    /// Loads a workflow and creates its run folder. Nothing is written before everything else has succeeded.
+    /// Loads a workflow and creates its run folder. Nothing is left in it if the run can't start.
     ///
     /// # Errors
     /// If the workflow has no `train` block, the folder has files that a run would overwrite, or a model,
@@ -144,13 +144,18 @@ impl<'h> TrainingRun<'h> {
         let repeated = recorded.map(repeat).transpose()?;
         note::warn(host, checked);
         let stored = StoredWorkflow::new(checked, &session);
-        let folder = run_folder::create(host, options.folder.as_deref(), &checked.text, &stored, &lock)?;
-        folder.write_json("plan.json", &RunPlan::new(host, checked, device).to_json())?;
-        rollouts.keep_traces(folder.traces());
-        keep_adapters(&session, &folder)?;
+        let (folder, before) =
+            run_folder::create(host, options.folder.as_deref(), &checked.text, &stored, &lock)?;
         let (earlier, state) = (Vec::new(), LoopState::default());
-        let place = (folder.root(), state.step);
-        let cluster = cluster_of(host, checked, &session, (&stored, &lock), place, &options.cluster)?;
+        let start = || {
+            folder.write_json("plan.json", &RunPlan::new(host, checked, device).to_json())?;
+            keep_adapters(&session, &folder)?;
+            let place = (folder.root(), state.step);
+            cluster_of(host, checked, &session, (&stored, &lock), place, &options.cluster)
+        };
+        // Nothing was played: a server that could not be reached, say, leaves no run.
+        let cluster = start().inspect_err(|_| before.restore(folder.root()))?;
+        rollouts.keep_traces(folder.traces());
         Ok(TrainingRun {
             host,
             train,

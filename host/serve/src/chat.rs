@@ -72,7 +72,7 @@ async fn complete(
     let request = Request {
         policy: model.policy,
         seeds: chat.sampling.seeds(0, count),
-        max_tokens: model.room(prompt.len(), chat.sampling.token_limit()?)?,
+        max_tokens: model.room(prompt.len(), chat.sampling.token_limit()?, "messages")?,
         prompt: prompt.into(),
         sampling: chat.distribution()?,
         stop: chat.sampling.stop_strings(),
@@ -150,10 +150,13 @@ async fn stream_completion(
     let opening: Vec<Value> = (0..count)
         .map(|index| {
             let delta = json!({ "role": "assistant", "content": "" });
-            envelope.chunk(json!({ "index": index, "delta": delta, "finish_reason": null }))
+            let mut chunk = envelope.chunk(json!({ "index": index, "delta": delta, "finish_reason": null }));
+            if with_ids {
+                chunk["prompt_token_ids"] = json!(&*request.prompt);
+            }
+            chunk
         })
         .collect();
-    let shared = Arc::clone(service);
     let generated = stream::generate(service, request, permit).await?.flat_map(move |part| {
         let values = match part {
             Generated::Chunk(chunk) => {
@@ -173,7 +176,6 @@ async fn stream_completion(
             }
             Generated::Finished(completions) => {
                 let tokens = completions.iter().map(|completion| completion.tokens.len()).sum();
-                shared.count_tokens(prompt, tokens);
                 let endings = completions.iter().enumerate().map(|(index, completion)| {
                     let (message, finish) = answer(&model, completion, offers_tools);
                     let delta = if offers_tools { message } else { json!({}) };

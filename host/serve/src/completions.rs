@@ -6,9 +6,9 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use futures::StreamExt;
 use futures::future::try_join_all;
 use futures::stream::select_all;
+use futures::{StreamExt, TryFutureExt};
 use pl_types::{Completion, Request};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::body;
 use crate::chat_request::StreamOptions;
 use crate::chat_response::{finish_reason, usage};
 use crate::error::ApiError;
-use crate::logprobs::{self, Tokens};
+use crate::logprobs::{self, TextPosition, Tokens};
 use crate::models::ServedModel;
 use crate::response;
 use crate::sampling::{SamplingFields, unsupported};
@@ -55,6 +55,11 @@ enum Prompts {
 }
 
 impl Prompts {
+    /// Returns true if there may be several: errors then name theirs by its index.
+    fn is_list(&self) -> bool {
+        matches!(self, Prompts::Texts(_) | Prompts::TokenLists(_))
+    }
+
     fn encode(self, model: &ServedModel) -> Result<Vec<Arc<[u32]>>, ApiError> {
         match self {
             Prompts::Text(text) => Ok(vec![model.encode(&text)?.into()]),
@@ -79,6 +84,8 @@ pub(crate) async fn completions(
     let count = asked.sampling.count()?;
     let (sampling, stop) = (asked.sampling.distribution()?, asked.sampling.stop_strings());
     let stop_ids: Arc<[u32]> = asked.sampling.stop_token_ids.clone().unwrap_or_default().into();
+    let is_list = asked.prompt.is_list();
+    let field = |index: usize| if is_list { format!("prompt[{index}]") } else { "prompt".to_owned() };
     let prompts = asked.prompt.encode(&model)?;
     service.check_count(count.saturating_mul(prompts.len()))?;
     let requests = prompts
@@ -88,7 +95,7 @@ pub(crate) async fn completions(
             Ok(Request {
                 policy: model.policy,
                 seeds: asked.sampling.seeds(index, count),
-                max_tokens: model.room(prompt.len(), Some(limit))?,
+                max_tokens: model.room(prompt.len(), Some(limit), &field(index))?,
                 prompt,
                 sampling: sampling.clone(),
                 stop: Arc::clone(&stop),
@@ -106,13 +113,15 @@ pub(crate) async fn completions(
         token_ids: asked.return_token_ids,
     };
     if asked.stream {
-        return stream_completions(&service, requests, format, asked.stream_options.include_usage).await;
+        let include_usage = asked.stream_options.include_usage;
+        return stream_completions(&service, requests, format, include_usage, field).await;
     }
     let prompt_tokens = requests.iter().map(|request| request.prompt.len()).sum();
     let prompts: Vec<Arc<[u32]>> = requests.iter().map(|request| Arc::clone(&request.prompt)).collect();
     let permits = requests.iter().map(|_| service.admit()).collect::<Result<Vec<_>, _>>()?;
-    let running =
-        requests.into_iter().zip(permits).map(|(request, permit)| service.generate(request, permit));
+    let running = requests.into_iter().zip(permits).enumerate().map(|(index, (request, permit))| {
+        service.generate(request, permit).map_err(move |error| error.with_prompt(&field(index)))
+    });
     let completions = try_join_all(running).await?;
     let choices: Vec<Value> = completions
         .iter()
@@ -150,17 +159,24 @@ impl Format {
     fn choice(&self, index: usize, completion: &Completion, prompt: &[u32]) -> Value {
         let tokens = Tokens { ids: &completion.tokens, logprobs: &completion.logprobs, top: &completion.top };
         let finish = json!(finish_reason(completion.finish));
-        let mut choice = self.part(index, &completion.text, tokens, 0, finish);
+        let mut choice = self.part(index, &completion.text, tokens, &mut TextPosition::default(), finish);
         if self.token_ids {
             choice["prompt_token_ids"] = json!(prompt);
         }
         choice
     }
 
-    /// Returns a completion, or a part of one that begins `offset` characters after the completion's start.
-    fn part(&self, index: usize, text: &str, tokens: Tokens<'_>, offset: usize, finish: Value) -> Value {
+    /// Returns a completion, or the part of one that begins at `position`, which moves on to its end.
+    fn part(
+        &self,
+        index: usize,
+        text: &str,
+        tokens: Tokens<'_>,
+        position: &mut TextPosition,
+        finish: Value,
+    ) -> Value {
         let logprobs = match self.logprobs {
-            true => logprobs::text(&self.model.tokenizer, tokens, offset),
+            true => logprobs::text(&self.model.tokenizer, tokens, position),
             false => Value::Null,
         };
         let mut choice =
@@ -172,50 +188,61 @@ impl Format {
     }
 }
 
+/// A completion of a stream.
+#[derive(Debug, Clone)]
+struct Progress {
+    position: TextPosition,
+    /// Prompt, until a chunk has had its ids.
+    prompt: Option<Arc<[u32]>>,
+}
+
 async fn stream_completions(
     service: &Arc<Service>,
     requests: Vec<Request>,
     format: Format,
     include_usage: bool,
+    field: impl Fn(usize) -> String + Copy,
 ) -> Result<Response, ApiError> {
     let prompt_tokens: usize = requests.iter().map(|request| request.prompt.len()).sum();
-    let total = requests.iter().map(|request| request.seeds.len()).sum();
+    let mut progress = Vec::new();
     let mut starting = Vec::new();
-    let mut first = 0;
-    for request in requests {
-        let count = request.seeds.len();
-        let (prompt, permit) = (request.prompt.len(), service.admit()?);
+    for (index, request) in requests.into_iter().enumerate() {
+        let first = progress.len();
+        let prompt = format.token_ids.then(|| Arc::clone(&request.prompt));
+        progress.resize(first + request.seeds.len(), Progress { position: TextPosition::default(), prompt });
+        let permit = service.admit()?;
         starting.push(async move {
-            let parts = stream::generate(service, request, permit).await?;
-            Ok::<_, ApiError>(parts.map(move |part| (first, prompt, part)).boxed())
+            let parts = stream::generate(service, request, permit).await;
+            let parts = parts.map_err(|error| error.with_prompt(&field(index)))?;
+            Ok::<_, ApiError>(parts.map(move |part| (first, part)).boxed())
         });
-        first += count;
     }
     let streams = try_join_all(starting).await?;
-    let shared = Arc::clone(service);
-    // Characters of each completion so far, and completions that have not ended.
-    let (mut offsets, mut open, mut generated) = (vec![0_usize; total], total, 0);
-    let values = select_all(streams).flat_map(move |(first, prompt, part)| {
+    // Completions that have not ended.
+    let (mut open, mut generated) = (progress.len(), 0);
+    let values = select_all(streams).flat_map(move |(first, part)| {
         let mut values = Vec::new();
         match part {
             Generated::Chunk(chunk) => {
                 let index = first + chunk.index;
                 let tokens = Tokens { ids: &chunk.tokens, logprobs: &chunk.logprobs, top: &chunk.top };
-                let offset = offsets.get(index).copied().unwrap_or_default();
-                values.push(format.object(&[format.part(index, &chunk.text, tokens, offset, Value::Null)]));
-                if let Some(offset) = offsets.get_mut(index) {
-                    *offset += chunk.text.chars().count();
+                if let Some(Progress { position, prompt }) = progress.get_mut(index) {
+                    let mut choice = format.part(index, &chunk.text, tokens, position, Value::Null);
+                    if let Some(prompt) = prompt.take() {
+                        choice["prompt_token_ids"] = json!(&*prompt);
+                    }
+                    values.push(format.object(&[choice]));
                 }
             }
             Generated::Finished(completions) => {
-                let tokens = completions.iter().map(|completion| completion.tokens.len()).sum();
-                shared.count_tokens(prompt, tokens);
+                let tokens: usize = completions.iter().map(|completion| completion.tokens.len()).sum();
                 generated += tokens;
                 open -= completions.len();
                 let none = Tokens { ids: &[], logprobs: &[], top: &[] };
                 values.extend(completions.iter().enumerate().map(|(index, completion)| {
                     let finish = json!(finish_reason(completion.finish));
-                    format.object(&[format.part(first + index, "", none, 0, finish)])
+                    let mut end = TextPosition::default();
+                    format.object(&[format.part(first + index, "", none, &mut end, finish)])
                 }));
                 if open == 0 && include_usage {
                     let mut last = format.object(&[]);

@@ -143,6 +143,7 @@ fn stream_episode(
             while let Some(turn) = turns.recv().await {
                 prompt += turn.prompt_tokens;
                 tokens += turn.tokens;
+                shared.count_tokens(turn.prompt_tokens, turn.tokens);
                 if let Some(earlier) = last.replace(turn) {
                     send(json!({ "reasoning_content": transcript(&earlier) }), Value::Null);
                 }
@@ -150,7 +151,6 @@ fn stream_episode(
             (prompt, tokens)
         };
         let (ending, (prompt, tokens)) = tokio::join!(team.play(&task, seed, sender), relay);
-        shared.count_tokens(prompt, tokens);
         match ending.map_err(ApiError::from).and_then(|ending| finish_reason(ending, last.as_ref())) {
             Ok(finish) => {
                 let content = last.map(|turn| turn.content).unwrap_or_default();

@@ -61,6 +61,14 @@ impl ApiError {
         }
     }
 
+    /// Returns the error with the field of the request that has the prompt, if it is about the prompt.
+    pub(crate) fn with_prompt(self, field: &str) -> Self {
+        match self.param.as_deref() {
+            Some("prompt") => Self { param: Some(field.to_owned()), ..self },
+            _ => self,
+        }
+    }
+
     fn kind(&self) -> &'static str {
         match self.status {
             StatusCode::UNAUTHORIZED => "authentication_error",

@@ -47,6 +47,9 @@ struct SamplingParams {
     sampling_params: SamplingFields,
 }
 
+/// Field of the prompt.
+const PROMPT: &str = "token_ids";
+
 /// Adds to an error's field that it is one of `sampling_params`.
 fn in_params(error: ApiError) -> ApiError {
     ApiError { param: error.param.map(|field| format!("sampling_params.{field}")), ..error }
@@ -77,7 +80,7 @@ pub(crate) async fn generate(
         policy: model.policy,
         prompt: Arc::clone(&prompt),
         seeds,
-        max_tokens: model.room(prompt.len(), sampling.token_limit().map_err(in_params)?)?,
+        max_tokens: model.room(prompt.len(), sampling.token_limit().map_err(in_params)?, PROMPT)?,
         sampling: sampling.distribution().map_err(in_params)?,
         stop: sampling.stop_strings(),
         stop_ids: sampling.stop_token_ids.clone().unwrap_or_default().into(),
@@ -85,7 +88,11 @@ pub(crate) async fn generate(
         listener: None,
     };
     let permit = service.admit()?;
-    let completions = service.generate(request, permit).await.map_err(in_params)?;
+    let completions =
+        service.generate(request, permit).await.map_err(|error| match error.param.as_deref() {
+            Some("prompt") => error.with_prompt(PROMPT),
+            _ => in_params(error),
+        })?;
     let with_logprobs = params.logprobs.is_some();
     let choices: Vec<Value> = completions
         .iter()

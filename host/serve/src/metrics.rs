@@ -38,7 +38,9 @@ impl Metrics {
         registry.register("requests", "Requests by path and status", Family::clone(&requests));
         registry.register("requests_running", "Requests in progress", running.clone());
         registry.register("prompt_tokens", "Tokens of prompts", Counter::clone(&prompt_tokens));
-        registry.register("generation_tokens", "Tokens generated", Counter::clone(&generation_tokens));
+        // Of a response in one piece, nothing is known before its end.
+        let help = "Tokens generated, without those of cancelled requests that were not streamed";
+        registry.register("generation_tokens", help, Counter::clone(&generation_tokens));
         registry.register("request_latency_seconds", "Time until a response begins", latency.clone());
         Self { registry, requests, running, prompt_tokens, generation_tokens, latency }
     }

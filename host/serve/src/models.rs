@@ -32,7 +32,7 @@ pub struct ServedModel {
 impl ServedModel {
     /// Returns the token ids of a text.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, ApiError> {
-        self.tokenizer.encode(text).map_err(|e| ApiError::body(e.to_string()))
+        self.tokenizer.encode(text).map_err(|e| ApiError::field("prompt", e.to_string()))
     }
 
     /// Returns the token ids of a conversation in the model's chat format.
@@ -59,14 +59,15 @@ impl ServedModel {
         Ok(tokens)
     }
 
-    /// Returns the number of tokens that may follow a prompt: `asked`, or else all that fit.
+    /// Returns the number of tokens that may follow a prompt: `asked`, or else all that fit. `field` is the one of the request
+    /// that has the prompt.
     ///
     /// # Errors
     /// If the prompt, or the prompt and `asked` together, don't fit into the model.
-    pub(crate) fn room(&self, prompt: usize, asked: Option<u32>) -> Result<u32, ApiError> {
+    pub(crate) fn room(&self, prompt: usize, asked: Option<u32>, field: &str) -> Result<u32, ApiError> {
         let most = self.max_positions;
         if prompt == 0 {
-            return Err(ApiError::body("the prompt is empty; give at least one token"));
+            return Err(ApiError::field(field, "the prompt is empty; give at least one token"));
         }
         let left = most.saturating_sub(prompt);
         if left == 0 {

@@ -20,6 +20,9 @@ use crate::error::ApiError;
 use crate::service::Service;
 use crate::{adapters, chat, completions, generate, pause, response, tokenize, weights};
 
+/// Largest error that gets another form, in bytes.
+const LONGEST_ERROR: usize = 64 << 10;
+
 /// Answers requests until `stop` ends. Then no new connection is taken, and requests in progress have
 /// [`ServerLimits::shutdown`](crate::ServerLimits::shutdown) to end.
 ///
@@ -84,7 +87,7 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         })
         .fallback(async || ApiError::with_status(StatusCode::NOT_FOUND, "there is no such path"))
         .layer(limit)
-        .layer(middleware::map_response(too_large))
+        .layer(middleware::map_response(with_error_form))
         .layer(middleware::from_fn_with_state(Arc::clone(&service), count))
         .with_state(service)
 }
@@ -99,7 +102,9 @@ async fn require_key(
 ) -> Result<Response, ApiError> {
     if let Some(key) = &service.config.key {
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+        let given = given.and_then(|value| value.split_once(' '));
+        let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let given = given.map_or("", |(_, key)| key.trim_start_matches(' '));
         // Takes the same time wherever the first difference is.
         if !bool::from(given.as_bytes().ct_eq(key.as_bytes())) {
             let message = "send the server's key, with the header `Authorization: Bearer KEY`";
@@ -140,13 +145,21 @@ async fn count(State(service): State<Arc<Service>>, request: Request, next: Next
     response
 }
 
-/// Gives the response to an overlong body the form of the other errors.
-async fn too_large(response: Response) -> Response {
-    if response.status() != StatusCode::PAYLOAD_TOO_LARGE {
+/// Gives errors that requests get before they reach this program's code, such as that of a body that breaks off, the form of
+/// the others.
+async fn with_error_form(response: Response) -> Response {
+    let status = response.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    if !is_error || kind.is_some_and(|kind| kind == response::JSON) {
         return response;
     }
-    ApiError::with_status(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this server takes")
-        .into_response()
+    if status == StatusCode::PAYLOAD_TOO_LARGE {
+        let message = "the body is larger than this server takes";
+        return ApiError::with_status(status, message).into_response();
+    }
+    let text = axum::body::to_bytes(response.into_body(), LONGEST_ERROR).await.unwrap_or_default();
+    ApiError::with_status(status, String::from_utf8_lossy(&text)).into_response()
 }
 
 fn model_card(service: &Service, name: &str) -> Value {

@@ -73,6 +73,8 @@ fn unsupported_sampling() -> [(&'static str, Value); 9] {
 pub(crate) fn unsupported() -> Vec<(&'static str, Value)> {
     let own = [
         ("add_generation_prompt", json!(true)),
+        ("add_special_tokens", json!(false)),
+        ("chat_template", Value::Null),
         ("continue_final_message", json!(false)),
         ("echo", json!(false)),
         ("guided_choice", Value::Null),

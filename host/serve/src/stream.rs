@@ -28,7 +28,7 @@ pub(crate) enum Generated {
 /// status says so; one that waits for its turn begins with status 200, before its client gives up on a silent server.
 const FIRST_PART: Duration = Duration::from_secs(10);
 
-/// Generates, and returns the completions part by part. Dropping the stream cancels the request.
+/// Generates, and returns the completions part by part. Counts the tokens of each part. Dropping the stream cancels the request.
 ///
 /// # Errors
 /// Those of the engine, if generation fails before the first part.
@@ -39,13 +39,17 @@ pub(crate) async fn generate(
 ) -> Result<impl Stream<Item = Generated> + Send + use<>, ApiError> {
     let (sender, chunks) = unbounded_channel();
     request.listener = Some(sender);
-    let generator = Arc::clone(&service.generator);
+    let mut prompt = Some(request.prompt.len());
+    let (shared, generator) = (Arc::clone(service), Arc::clone(&service.generator));
     let generation = async move { generator.generate(request).await };
     let parts = while_running(generation, chunks).map(move |part| {
         // A request is in progress until its client has read the end.
         let _held = &permit;
         match part {
-            Progress::Sent(chunk) => Generated::Chunk(chunk),
+            Progress::Sent(chunk) => {
+                shared.count_tokens(prompt.take().unwrap_or(0), chunk.tokens.len());
+                Generated::Chunk(chunk)
+            }
             Progress::Ended(Ok(completions)) => Generated::Finished(completions),
             Progress::Ended(Err(error)) => Generated::Failed(error.into()),
         }

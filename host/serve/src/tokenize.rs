@@ -7,10 +7,10 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::body;
-use crate::chat_request::Message;
+use crate::chat_request::{Message, TemplateOptions};
 use crate::error::ApiError;
 use crate::response;
 use crate::service::Service;
@@ -23,6 +23,13 @@ struct TokenizeRequest {
     messages: Option<Vec<Message>>,
     #[serde(default = "default_true")]
     add_generation_prompt: bool,
+    #[serde(default)]
+    tools: Vec<Value>,
+    #[serde(default)]
+    chat_template_kwargs: TemplateOptions,
+    /// Adds the tokens as the vocabulary writes them.
+    #[serde(default)]
+    return_token_strs: bool,
 }
 
 fn default_true() -> bool {
@@ -40,19 +47,27 @@ pub(crate) async fn tokenize(
     headers: HeaderMap,
     bytes: Bytes,
 ) -> Result<Response, ApiError> {
-    let asked: TokenizeRequest = body::parse(&headers, &bytes, &[])?;
+    let unsupported = [
+        ("add_special_tokens", json!(false)),
+        ("chat_template", Value::Null),
+        ("continue_final_message", json!(false)),
+    ];
+    let asked: TokenizeRequest = body::parse(&headers, &bytes, &unsupported)?;
     let model = service.policy(asked.model.as_deref())?;
     let tokens = match (&asked.prompt, &asked.messages) {
         (Some(prompt), None) => model.encode(prompt)?,
         (None, Some(messages)) => {
             let messages = messages.iter().map(Message::to_chat).collect::<Result<Vec<_>, _>>()?;
-            model.encode_chat(&messages, Vec::new(), None, asked.add_generation_prompt)?
+            let thinking = asked.chat_template_kwargs.enable_thinking;
+            model.encode_chat(&messages, asked.tools, thinking, asked.add_generation_prompt)?
         }
         _ => return Err(ApiError::field("prompt", "give either `prompt` or `messages`")),
     };
-    Ok(response::ok(
-        &json!({ "tokens": tokens, "count": tokens.len(), "max_model_len": model.max_positions }),
-    ))
+    let mut answer = json!({ "tokens": tokens, "count": tokens.len(), "max_model_len": model.max_positions });
+    if asked.return_token_strs {
+        answer["token_strs"] = tokens.iter().map(|id| model.tokenizer.token(*id)).collect();
+    }
+    Ok(response::ok(&answer))
 }
 
 pub(crate) async fn detokenize(
@@ -62,5 +77,8 @@ pub(crate) async fn detokenize(
 ) -> Result<Response, ApiError> {
     let asked: DetokenizeRequest = body::parse(&headers, &bytes, &[])?;
     let model = service.policy(asked.model.as_deref())?;
+    if let Some(id) = asked.tokens.iter().find(|id| model.tokenizer.token(**id).is_none()) {
+        return Err(ApiError::field("tokens", format!("token {id} is outside the model's vocabulary")));
+    }
     Ok(response::ok(&json!({ "prompt": model.tokenizer.decode(&asked.tokens, false) })))
 }

@@ -162,9 +162,14 @@ impl State {
         }
     }
 
+    /// True if no server works.
+    fn is_stopped(&self) -> bool {
+        self.health.iter().all(Health::is_unavailable)
+    }
+
     /// Returns the event to report if no server works and that is new.
     fn pause_event(&mut self, fleet: &str) -> Option<FleetEvent> {
-        if self.paused || !self.health.iter().all(Health::is_down) {
+        if self.paused || !self.is_stopped() {
             return None;
         }
         self.paused = true;
@@ -181,13 +186,13 @@ impl Lease<'_> {
             let mut state = self.balancer.state();
             let failures = state.health.get(self.server).map_or(0, Health::failures);
             let health = state.health.get_mut(self.server);
-            if health.is_some_and(|health| health.succeed(self.epoch)) {
-                if failures >= REPORTED_AFTER {
-                    events.push(FleetEvent::ServerBack { server: self.balancer.address(self.server) });
-                }
-                if std::mem::take(&mut state.paused) {
-                    events.push(FleetEvent::Resumed { fleet: fleet.clone() });
-                }
+            let was_down = health.is_some_and(|health| health.succeed(self.epoch));
+            if was_down && failures >= REPORTED_AFTER {
+                events.push(FleetEvent::ServerBack { server: self.balancer.address(self.server) });
+            }
+            if state.paused && !state.is_stopped() {
+                state.paused = false;
+                events.push(FleetEvent::Resumed { fleet: fleet.clone() });
             }
         }
         events.into_iter().for_each(|event| (self.balancer.observer)(event));
@@ -203,10 +208,9 @@ impl Lease<'_> {
             let Some(health) = state.health.get_mut(self.server) else { return };
             let now = Instant::now();
             if matches!(error, ServerError::Busy { .. }) {
-                health.pause(self.epoch, error.retry_after(), now);
-                return;
-            }
-            if health.fail(self.epoch, error.retry_after(), now) && health.failures() == REPORTED_AFTER {
+                health.refuse(self.epoch, error.retry_after(), now);
+            } else if health.fail(self.epoch, error.retry_after(), now) && health.failures() == REPORTED_AFTER
+            {
                 event = Some(FleetEvent::ServerDown { server, reason: error.to_string() });
             }
             state.last_failure = error.to_string();
@@ -229,5 +233,32 @@ impl Drop for Lease<'_> {
             }
         }
         self.balancer.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fleet_that_is_busy_for_long_is_paused_until_a_request_succeeds() {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&events);
+        let observer: Observer = Arc::new(move |event| sink.lock().unwrap().push(event));
+        let balancer = Balancer::new("fleet", &["http://a".to_owned()], 4, Backoff::default(), observer);
+        let busy = |seconds: u64| {
+            let (server, message) = ("http://a".to_owned(), "slow down".to_owned());
+            ServerError::Busy { server, message, retry_after: Some(Duration::from_secs(seconds)) }
+        };
+        balancer.acquire(&[], &[]).await.fail(&busy(1));
+        balancer.acquire(&[], &[]).await.fail(&busy(60));
+        assert!(events.lock().unwrap().is_empty(), "a moment is no pause");
+        balancer.acquire(&[], &[]).await.succeed();
+        let paused = FleetEvent::Paused { fleet: "fleet".to_owned(), reason: busy(60).to_string() };
+        let resumed = FleetEvent::Resumed { fleet: "fleet".to_owned() };
+        assert_eq!(*events.lock().unwrap(), [paused, resumed]);
     }
 }

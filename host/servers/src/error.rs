@@ -16,9 +16,10 @@ pub enum ServerError {
     #[error("server {server} can't be reached: {problem}")]
     Unreachable { server: String, problem: String },
     /// The server has as many requests as it takes.
-    #[error("server {server} is busy (status 429)")]
+    #[error("server {server} is busy (status 429): {message}")]
     Busy {
         server: String,
+        message: String,
         /// Time after which the server wants to be asked again.
         retry_after: Option<Duration>,
     },

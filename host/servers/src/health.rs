@@ -7,6 +7,10 @@ use tokio::time::Instant;
 
 use crate::config::Backoff;
 
+/// Time for which a server may refuse all requests because it is busy before it counts as one that doesn't work. Limits on rates
+/// are often those of a minute, of which some part has passed.
+const LONGEST_BUSY: Duration = Duration::from_secs(30);
+
 /// Health of a server.
 ///
 /// After a failure it gets no request until its waiting time is over, and then one request at a time until one
@@ -22,13 +26,23 @@ pub(crate) struct Health {
     /// Waiting times of the failures in a row.
     delays: Option<ExponentialBackoff>,
     resume_at: Option<Instant>,
+    /// Time of the first refusal since the last success.
+    refuses_since: Option<Instant>,
     /// True while a request finds out if the server works again.
     on_trial: bool,
 }
 
 impl Health {
     pub(crate) fn new(backoff: Backoff) -> Self {
-        Self { backoff, failures: 0, epoch: 0, delays: None, resume_at: None, on_trial: false }
+        Self {
+            backoff,
+            failures: 0,
+            epoch: 0,
+            delays: None,
+            resume_at: None,
+            refuses_since: None,
+            on_trial: false,
+        }
     }
 
     /// Number that a request's result is reported with.
@@ -44,6 +58,12 @@ impl Health {
     /// True if the last request failed.
     pub(crate) fn is_down(&self) -> bool {
         self.failures > 0
+    }
+
+    /// True if the server doesn't work: it is down, or refuses requests until a time that is long after the first refusal.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        let refuses_long = self.refuses_since.zip(self.resume_at);
+        self.is_down() || refuses_long.is_some_and(|(since, until)| until - since >= LONGEST_BUSY)
     }
 
     /// True if the server may get a request.
@@ -70,6 +90,8 @@ impl Health {
 
     /// Reports a success. Returns true if the server was down.
     pub(crate) fn succeed(&mut self, epoch: u64) -> bool {
+        // Whenever the request began: the server does some work.
+        self.refuses_since = None;
         if epoch != self.epoch {
             return false;
         }
@@ -87,7 +109,12 @@ impl Health {
     }
 
     /// Reports a refusal of a server that works. Returns true unless the request began before an earlier one.
-    pub(crate) fn pause(&mut self, epoch: u64, wait: Option<Duration>, now: Instant) -> bool {
+    pub(crate) fn refuse(&mut self, epoch: u64, wait: Option<Duration>, now: Instant) -> bool {
+        self.refuses_since.get_or_insert(now);
+        self.pause(epoch, wait, now)
+    }
+
+    fn pause(&mut self, epoch: u64, wait: Option<Duration>, now: Instant) -> bool {
         if epoch != self.epoch {
             return false;
         }
@@ -155,7 +182,24 @@ mod tests {
     #[test]
     fn a_busy_server_is_not_down() {
         let (mut health, now) = (health(), Instant::now());
-        assert!(health.pause(health.epoch(), Some(MS), now));
+        assert!(health.refuse(health.epoch(), Some(MS), now));
         assert!(!health.is_down() && !health.admits(now) && health.admits(now + MS));
+    }
+
+    #[test]
+    fn a_server_that_is_busy_for_long_is_unavailable_until_it_answers() {
+        let (mut health, mut now) = (health(), Instant::now());
+        let wait = LONGEST_BUSY / 3;
+        for is_long in [false, false, true] {
+            health.refuse(health.epoch(), Some(wait), now);
+            now += wait;
+            assert_eq!(health.is_unavailable(), is_long);
+        }
+        let epoch = health.epoch();
+        health.refuse(epoch, Some(wait), now);
+        health.succeed(epoch);
+        assert!(!health.is_unavailable(), "a request of before the last refusal was answered");
+        health.refuse(health.epoch(), Some(2 * LONGEST_BUSY), now);
+        assert!(health.is_unavailable() && !health.is_down(), "it says so itself");
     }
 }

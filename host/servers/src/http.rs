@@ -195,10 +195,11 @@ impl HttpClient {
         label: &str,
     ) -> ServerError {
         let (server, request) = (self.address.clone(), label.to_owned());
-        let message = message(body);
-        let code = status.as_u16();
+        let (message, code) = (message(body), status.as_u16());
         match code {
-            429 => ServerError::Busy { server, retry_after },
+            // Waiting doesn't help.
+            429 if lacks_quota(body) => ServerError::Refused { server, request, status: code, message },
+            429 => ServerError::Busy { server, message, retry_after },
             502..=504 => ServerError::Unavailable { server, status: code, message, retry_after },
             404 => ServerError::NotFound { server, request, message },
             401 | 403 => self.unfit(
@@ -221,6 +222,12 @@ fn message(body: &[u8]) -> String {
     });
     let message = of_form.unwrap_or(text.trim());
     if message.is_empty() { "no message".to_owned() } else { message.chars().take(MESSAGE_LENGTH).collect() }
+}
+
+/// Returns true if an error's body says, as OpenAI's does, that what was paid for is used up.
+fn lacks_quota(body: &[u8]) -> bool {
+    let json: Value = serde_json::from_slice(body).unwrap_or_default();
+    ["code", "type"].iter().any(|name| json["error"][*name] == "insufficient_quota")
 }
 
 /// Returns an error with its causes, without the address, which the message has already.

@@ -39,7 +39,7 @@ pub use error::ServerError;
 pub use event::FleetEvent;
 pub use fleet::Fleet;
 pub use http::HttpClient;
-pub use openai::{ChatCompletion, ChatRequest};
+pub use openai::{ChatCompletion, ChatRequest, ChatToolCall};
 pub use probe::Probe;
 pub use request::{RemoteAdapter, RemoteModel, RemoteWeights, TokenCompletion, TokenRequest};
 pub use stats::ServerStats;

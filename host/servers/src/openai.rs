@@ -32,13 +32,24 @@ pub struct ChatRequest {
     pub stop: Vec<String>,
 }
 
-/// Text of one completion.
+/// Text and tool calls of one completion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatCompletion {
     pub text: String,
+    pub tool_calls: Vec<ChatToolCall>,
     pub finish: Finish,
     /// Number of tokens, as the server counts them. 0 if it doesn't say.
     pub tokens: u64,
+}
+
+/// Tool call of a completion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatToolCall {
+    /// Id that the message with its result has to name.
+    pub id: Option<String>,
+    pub name: String,
+    /// Arguments as text, which should be a JSON object.
+    pub arguments: String,
 }
 
 #[derive(Deserialize)]
@@ -57,6 +68,25 @@ struct Choice {
 #[derive(Deserialize)]
 struct Message {
     content: Option<String>,
+    tool_calls: Option<Vec<MessageToolCall>>,
+}
+
+#[derive(Deserialize)]
+struct MessageToolCall {
+    id: Option<String>,
+    function: CalledFunction,
+}
+
+#[derive(Deserialize)]
+struct CalledFunction {
+    name: String,
+    arguments: String,
+}
+
+impl From<MessageToolCall> for ChatToolCall {
+    fn from(MessageToolCall { id, function }: MessageToolCall) -> Self {
+        Self { id, name: function.name, arguments: function.arguments }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -116,14 +146,18 @@ pub(crate) async fn complete(
     let [choice] = <[Choice; 1]>::try_from(answer.choices)
         .map_err(|choices| http.wrong(&label, format!("it has {} completions, not one", choices.len())))?;
     let finish = match choice.finish_reason.as_deref() {
-        Some("stop") | None => Finish::Stop,
+        Some("stop" | "tool_calls") | None => Finish::Stop,
         Some("length") => Finish::Length,
         Some(other) => {
-            let problem = format!("the completion ended with `{other}`, neither \"stop\" nor \"length\"");
+            let problem = format!(
+                "the completion ended with `{other}`, not with \"stop\", \"length\" or \"tool_calls\""
+            );
             return Err(http.wrong(&label, problem));
         }
     };
-    Ok(ChatCompletion { text: choice.message.content.unwrap_or_default(), finish, tokens })
+    let Message { content, tool_calls } = choice.message;
+    let tool_calls = tool_calls.into_iter().flatten().map(ChatToolCall::from).collect();
+    Ok(ChatCompletion { text: content.unwrap_or_default(), tool_calls, finish, tokens })
 }
 
 /// Dialect of hosted models. They take no token ids and no weights.

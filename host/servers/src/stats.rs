@@ -105,7 +105,7 @@ mod tests {
         for tokens in [3, 4] {
             counters.measure(std::future::ready(Ok(tokens)), |tokens| *tokens).await.unwrap();
         }
-        let failure = ServerError::Busy { server: "s".into(), retry_after: None };
+        let failure = ServerError::Busy { server: "s".into(), message: String::new(), retry_after: None };
         assert!(
             counters.measure(std::future::ready(Err::<u64, _>(failure)), |tokens| *tokens).await.is_err()
         );

@@ -4,8 +4,8 @@
 //! complete.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -16,19 +16,42 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// Suffix of the list of a folder's files, which is beside it: their sizes by relative path, in JSON.
 const FILES: &str = ".files";
 
-/// Returns `$PL_HOST_CACHE`, or `pl-host` in the user's cache folder. If it exists, only its owner can write
-/// into it afterwards.
+/// Variable that names the cache folder.
+const VARIABLE: &str = "PL_HOST_CACHE";
+
+/// Permission bits of folders that are created: under some umasks, groups could write into them.
+const MODE: u32 = 0o755;
+
+/// Returns `$PL_HOST_CACHE`, or `pl-host` in the user's cache folder. It is created if it is missing and can be. Only its owner
+/// can write into it: a folder of the user's choice, which others may share, is never changed for it, but the default one is.
 ///
 /// # Errors
-/// [`Error::Input`] if no environment variable names such a folder, or if another user may write into it.
+/// [`Error::Input`] if no environment variable names such a folder, if it is not a folder, or if another user may write into it.
 pub fn root() -> Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let root = variable("PL_HOST_CACHE")
+    let chosen = variable(VARIABLE);
+    let is_chosen = chosen.is_some();
+    let root = chosen
         .or_else(|| variable("XDG_CACHE_HOME").map(|p| p.join("pl-host")))
         .or_else(|| variable("HOME").map(|p| p.join(".cache/pl-host")))
-        .ok_or_else(|| Error::Input("no cache folder is known: set HOME or PL_HOST_CACHE".to_owned()))?;
-    make_private(&root)?;
+        .ok_or_else(|| Error::Input(format!("no cache folder is known: set HOME or {VARIABLE}")))?;
+    prepare(&root, is_chosen)?;
     Ok(root)
+}
+
+/// Creates the cache folder if it is missing, and checks that only its owner can write into it.
+fn prepare(root: &Path, is_chosen: bool) -> Result<()> {
+    if !root.exists() {
+        // Commands that write into it report a failure.
+        let _ = DirBuilder::new().recursive(true).mode(MODE).create(root);
+    } else if !root.is_dir() {
+        let name =
+            if is_chosen { format!("{VARIABLE} ({})", root.display()) } else { root.display().to_string() };
+        return Err(Error::Input(format!(
+            "{name} is not a folder: set {VARIABLE} to one that you can write to"
+        )));
+    }
+    if is_chosen { check_private(root) } else { make_private(root) }
 }
 
 /// Returns a folder of the cache whose files are run as programs, such as compiled components. If it exists,
@@ -42,28 +65,34 @@ pub fn private(name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Takes the permission to write from all but the owner of a folder, if this user owns it.
+/// Takes the permission to write from all but the owner of a folder of this program, if this user owns it.
 ///
 /// # Errors
 /// [`Error::Input`] if another user owns it, or may write into it.
 fn make_private(folder: &Path) -> Result<()> {
     let Ok(found) = folder.metadata() else { return Ok(()) };
-    let user = rustix::process::geteuid();
-    let is_writable = found.mode() & WRITABLE_BY_OTHERS != 0;
-    if found.uid() == user.as_raw() {
-        if is_writable {
-            let mode = found.mode() & !WRITABLE_BY_OTHERS;
-            fs::set_permissions(folder, Permissions::from_mode(mode))
-                .map_err(Error::io("change the permissions of", folder))?;
-        }
-        return Ok(());
+    if found.uid() == rustix::process::geteuid().as_raw() && found.mode() & WRITABLE_BY_OTHERS != 0 {
+        let mode = found.mode() & !WRITABLE_BY_OTHERS;
+        fs::set_permissions(folder, Permissions::from_mode(mode))
+            .map_err(Error::io("change the permissions of", folder))?;
     }
-    if !is_writable && (user.is_root() || found.uid() == 0) {
+    check_private(folder)
+}
+
+/// Checks that only this user, or root, owns a folder and can write into it. A missing one is fine.
+///
+/// # Errors
+/// [`Error::Input`].
+fn check_private(folder: &Path) -> Result<()> {
+    let Ok(found) = folder.metadata() else { return Ok(()) };
+    let user = rustix::process::geteuid();
+    let is_trusted = found.uid() == user.as_raw() || found.uid() == 0 || user.is_root();
+    if is_trusted && found.mode() & WRITABLE_BY_OTHERS == 0 {
         return Ok(());
     }
     Err(Error::Input(format!(
-        "the cache folder {} can be written by other users, who could change the programs in it; set PL_HOST_CACHE to a \
-         folder of your own",
+        "the cache folder {0} can be written by other users, who could change the programs in it; run `chmod go-w {0}` if \
+         it is yours, or set {VARIABLE} to a folder that only you can write to",
         folder.display()
     )))
 }
@@ -228,16 +257,34 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_is_writable_by_its_owner_alone() {
+    fn the_default_cache_is_writable_by_its_owner_alone() {
         let cache = tempfile::tempdir().unwrap();
         let mode = || cache.path().metadata().unwrap().mode() & 0o777;
         fs::set_permissions(cache.path(), Permissions::from_mode(0o777)).unwrap();
-        make_private(cache.path()).unwrap();
+        prepare(cache.path(), false).unwrap();
         assert_eq!(mode(), 0o755);
         make_private(&cache.path().join("missing")).unwrap();
         // A folder that everybody shares.
         if Path::new("/tmp").metadata().is_ok_and(|tmp| tmp.uid() != rustix::process::geteuid().as_raw()) {
             assert!(make_private(Path::new("/tmp")).unwrap_err().to_string().contains("PL_HOST_CACHE"));
         }
+    }
+
+    #[test]
+    fn a_chosen_cache_that_others_may_write_into_is_refused_and_stays_as_it_is() {
+        let shared = tempfile::tempdir().unwrap();
+        for shared_mode in [0o1777, 0o2775, 0o777] {
+            fs::set_permissions(shared.path(), Permissions::from_mode(shared_mode)).unwrap();
+            let error = prepare(shared.path(), true).unwrap_err().to_string();
+            assert!(error.contains("can be written by other users"), "{error}");
+            assert_eq!(shared.path().metadata().unwrap().mode() & 0o7777, shared_mode);
+        }
+        let missing = shared.path().join("made/cache");
+        prepare(&missing, true).unwrap();
+        assert_eq!(missing.metadata().unwrap().mode() & WRITABLE_BY_OTHERS, 0);
+        let file = shared.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = prepare(&file, true).unwrap_err().to_string();
+        assert!(error.starts_with("PL_HOST_CACHE (") && error.contains("is not a folder"), "{error}");
     }
 }

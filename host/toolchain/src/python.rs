@@ -143,8 +143,9 @@ fn app(module: &str, world: World) -> String {
         ("agents", "Agents", World::Agent),
         ("rewards", "Rewards", World::Reward),
     ];
+    // The SDK replaces the interpreter's streams before the author's modules can keep them.
     let mut text = format!(
-        "import {module}\nfrom pl_sdk.component import serve\nfrom pl_sdk.component.catalog import Catalog\n"
+        "from pl_sdk.component import serve\nimport {module}\nfrom pl_sdk.component.catalog import Catalog\n"
     );
     for (module, class, own) in parts {
         if world == World::Domain || world == own {
@@ -191,6 +192,7 @@ mod tests {
         let agent = app("guess", World::Agent);
         assert!(!agent.contains("Environments") && agent.contains("import Agents"), "{agent}");
         assert!(agent.ends_with("serve(guess.plugin)\n"), "{agent}");
+        assert!(agent.find("pl_sdk.component") < agent.find("import guess"), "{agent}");
     }
 
     #[test]

@@ -97,7 +97,7 @@ pub fn export(
     }
     let weights = weights(&run);
     let mut exported = Exported { lines: 0, problems: Vec::new() };
-    let mut writer = Writer::new(format, &run, out)?;
+    let mut writer = Writer::new(format, &run, &mut exported.problems, out)?;
     for file in Traces::for_run(&run.root).files()? {
         let indexed = IndexedFile { run: run.root.clone(), file };
         let mut failure = None;
@@ -133,13 +133,25 @@ enum Writer<'w, W: Write + Send> {
 }
 
 impl<'w, W: Write + Send> Writer<'w, W> {
-    fn new(format: ExportFormat, run: &'w FoundRun, out: &'w mut W) -> Result<Self, Error> {
+    /// `problems` gets the reason for which the version of the run is unknown.
+    fn new(
+        format: ExportFormat,
+        run: &'w FoundRun,
+        problems: &mut Vec<String>,
+        out: &'w mut W,
+    ) -> Result<Self, Error> {
         if format == ExportFormat::Table {
             return Ok(Writer::Table(Box::new(TableWriter::new(out).map_err(table_error)?)));
         }
         let workflow = read_workflow(&run.root)?;
         let team = workflow.get("name").and_then(Value::as_str).unwrap_or(&run.name).to_owned();
-        let version = RunFolder::read_lock(&run.root)?.version;
+        let version = RunFolder::read_lock(&run.root).map_or_else(
+            |error| {
+                problems.push(error.to_string());
+                "unknown".to_owned()
+            },
+            |lock| lock.version,
+        );
         Ok(Writer::Lines { format, run, producer: Producer { team, version }, out })
     }
 

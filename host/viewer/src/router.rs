@@ -32,6 +32,9 @@ const READERS: usize = 4;
 /// Largest body of a request, in bytes. A prompt of a model's whole context is shorter.
 const LARGEST_BODY: usize = 4 << 20;
 
+/// Largest error that gets another form, in bytes.
+const LONGEST_ERROR: usize = 64 << 10;
+
 /// State of all requests.
 struct Server {
     viewer: Arc<Viewer>,
@@ -80,8 +83,24 @@ fn router(server: Arc<Server>) -> Router {
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .fallback(async || json_response(StatusCode::NOT_FOUND, &json!({ "error": "there is no such path" })))
         .layer(middleware::from_fn_with_state(Arc::clone(&server), require_token))
+        .layer(middleware::map_response(with_error_form))
         .layer(middleware::map_response(harden))
         .with_state(server)
+}
+
+/// Gives errors that requests get before they reach this program's code, such as that of a parameter with another type, the form
+/// of the others.
+async fn with_error_form(response: Response) -> Response {
+    let status = response.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    if !is_error || kind.is_some_and(|kind| kind == "application/json") {
+        return response;
+    }
+    let text = axum::body::to_bytes(response.into_body(), LONGEST_ERROR).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let message = if text.is_empty() { status.canonical_reason().unwrap_or_default() } else { &text };
+    json_response(status, &json!({ "error": message }))
 }
 
 /// Token in the address that the program prints.

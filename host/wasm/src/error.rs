@@ -47,7 +47,7 @@ pub enum Error {
         reason: String,
     },
     /// The cache folder can't be created.
-    #[error("the compile cache {} can't be used: {source}; give another folder or remove it", path.display())]
+    #[error("the compile cache {} can't be used: {source}; remove it, or set PL_HOST_CACHE to a folder that you can write to", path.display())]
     Cache {
         /// The folder.
         path: PathBuf,

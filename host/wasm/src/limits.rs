@@ -33,14 +33,14 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Returns the limits for plugins: 64 MiB because domains hold one task at a time; 10^9 units because a call should
-    /// take microseconds, and a fifth of a second is surely a loop; 10 s so that the clock never decides on a loaded
+    /// Returns the limits for plugins: 64 MiB because domains hold one task at a time; 2 x 10^9 units because a call should
+    /// take microseconds, and two fifths of a second are surely a loop; 10 s so that the clock never decides on a loaded
     /// machine; 200 s of waits so that the slowest HTTP response (120 s) and some others fit; 16 MiB so that a view with images fits.
     fn default() -> Self {
         Self {
             memory: 64 << 20,
             table: 20_000,
-            fuel: 1_000_000_000,
+            fuel: 2_000_000_000,
             timeout: Duration::from_secs(10),
             wait: Duration::from_secs(200),
             returned: 16 << 20,

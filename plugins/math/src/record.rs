@@ -41,7 +41,13 @@ impl Problem {
         let gold = gold.trim().to_owned();
         let by_hand = task.is_given() && record.len() == 1 && record.contains_key("question");
         if gold.is_empty() && !by_hand {
-            let fields = record.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let is_empty =
+                |value: &Value| value.is_null() || value.as_str().is_some_and(|text| text.trim().is_empty());
+            let fields = record.iter().map(|(name, value)| match is_empty(value) {
+                true => format!("{name} (empty)"),
+                false => name.clone(),
+            });
+            let fields = fields.collect::<Vec<_>>().join(", ");
             return Err(Error::task(format!(
                 "task {} has no right answer: a record has `question` and `answer` (GSM8K), `problem` and `answer` \
                  or `solution` (MATH), or `gold`; this one has: {fields}",
@@ -93,6 +99,7 @@ mod tests {
             message(&json!({"question": "q", "target": "5"})).ends_with("this one has: question, target")
         );
         assert!(message(&json!({"question": "q", "answer": "#### "})).contains("no right answer"));
+        assert!(message(&json!({"gold": " ", "pred": "5"})).ends_with("this one has: gold (empty), pred"));
         // Of a task file: each episode would fail.
         let lacking = message(&json!({"question": "q"}));
         assert!(

@@ -67,7 +67,7 @@ static bool read_plain(const char *item, const char *what, const pl_type *type, 
 
 static bool write_plain(const char *item, const char *what, const pl_type *type, const void *value, pl_text *json) {
   if (pl_write_json(type, value, json)) return true;
-  return pl_refuse("%s: its %s has no JSON form (a number that is not finite, or text that is not UTF-8)", item, what);
+  return pl_refuse("%s: cannot write its %s as JSON (a number that is not finite, or text that is not UTF-8)", item, what);
 }
 
 static const char FOREIGN_VIEW[] = "the environment's view (is the agent made for this environment?)";

@@ -1,6 +1,8 @@
 // Adapters from items (plain objects) to the contract's functions over JSON, which a component exports.
 
 import { Refusal, SettingsError, TaskError } from "./errors.js";
+import { DRAWING, OUTCOME, REQUEST, RESULTS, SCORES, STATE, TASKS, partTag, returned } from "./returned.js";
+import { log } from "./services.js";
 import { readSettings, settingsSchema } from "./settings.js";
 
 /** Creates a plugin from these items. The main file exports it by default. */
@@ -24,9 +26,9 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
 
     static start(name, settings, task, seed) {
       const item = find("environment", name);
-      return guarded(`${name}.start`, () => {
+      return guarded(`${name}.start`, (what) => {
         const read = settingsOf(item, name, settings);
-        return new Episode(item, name, read, item.start(read, record(task), seed));
+        return new Episode(item, name, read, returned(what, item.start(read, record(task), seed), STATE));
       });
     }
 
@@ -39,7 +41,13 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
     }
 
     snapshot() {
-      return new TextEncoder().encode(json(this.state, `the state of ${this.name}`));
+      try {
+        return new TextEncoder().encode(json(this.state, `the state of ${this.name}`));
+      } catch (error) {
+        // The contract has no error here: the host shows the last warning of a call that trapped.
+        log.warn(error.message);
+        throw error;
+      }
     }
 
     view(agent) {
@@ -49,12 +57,12 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
     }
 
     apply(actions) {
-      return guarded(`${this.name}.apply`, () => {
-        const outcome = this.item.apply(this.state, this.settings, actions.map(readAction));
-        const { done = false, truncated = false, facts = {}, evidence = null } = outcome;
+      return guarded(`${this.name}.apply`, (what) => {
+        const outcome = returned(what, this.item.apply(this.state, this.settings, actions.map(readAction)), OUTCOME);
+        const { done, truncated, facts = {}, evidence = null } = outcome;
         return {
-          done,
-          truncated,
+          done: done ?? false,
+          truncated: truncated ?? false,
           facts: json(facts, `the facts of ${this.name}`),
           evidence: json(evidence, `the evidence of ${this.name}`),
         };
@@ -69,7 +77,9 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
     }
 
     draw(form) {
-      return guarded(`${this.name}.draw`, () => this.item.draw?.(this.state, this.settings, form) ?? undefined);
+      return guarded(`${this.name}.draw`, (what) => {
+        return returned(what, this.item.draw?.(this.state, this.settings, form), DRAWING) ?? undefined;
+      });
     }
   }
 
@@ -80,10 +90,10 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
       Episode,
       tasks(name, settings, split, start, count, level) {
         const item = find("environment", name);
-        return guarded(`${name}.tasks`, () => {
+        return guarded(`${name}.tasks`, (what) => {
           if (!item.tasks) throw new SettingsError(`${name} makes no tasks of its own: set \`tasks\` to a file`);
           const made = item.tasks(settingsOf(item, name, settings), { split, start: Number(start), count, level });
-          return made.map(({ id, data }) => ({ id, data: json(data, `a task of ${name}`) }));
+          return returned(what, made, TASKS).map(({ id, data }) => ({ id, data: json(data, `a task of ${name}`) }));
         });
       },
     },
@@ -91,18 +101,18 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
     agents: {
       prompt(name, settings, view, turn) {
         const item = find("agent", name);
-        return guarded(`${name}.prompt`, () => {
+        return guarded(`${name}.prompt`, (what) => {
           const asked = item.prompt(settingsOf(item, name, settings), JSON.parse(view), turn);
-          return asked ? wireRequest(asked, name) : undefined;
+          return returned(what, asked, REQUEST) ? wireRequest(asked, name) : undefined;
         });
       },
 
       callTools(name, settings, view, calls) {
         const item = find("agent", name);
-        return guarded(`${name}.callTools`, () => {
+        return guarded(`${name}.callTools`, (what) => {
           if (!item.callTools) return undefined;
           const results = item.callTools(settingsOf(item, name, settings), JSON.parse(view), calls.map(readCall));
-          return results?.map(String);
+          return returned(what, results, RESULTS)?.map(String);
         });
       },
 
@@ -119,7 +129,7 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
     rewards: {
       score(name, settings, { task, actions, outcome }) {
         const item = find("reward", name);
-        return guarded(`${name}.score`, () => {
+        return guarded(`${name}.score`, (what) => {
           const { done, truncated, facts, evidence } = outcome;
           const transition = {
             task: record(task),
@@ -129,7 +139,7 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
             facts: JSON.parse(facts),
             evidence: JSON.parse(evidence),
           };
-          return item.score(settingsOf(item, name, settings), transition);
+          return returned(what, item.score(settingsOf(item, name, settings), transition), SCORES);
         });
       },
     },
@@ -171,35 +181,47 @@ function record({ id, data }) {
   };
 }
 
-function wireRequest({ messages, tools = [], stop = [] }, name) {
+function wireRequest({ messages, tools, stop }, name) {
   return {
     messages: messages.map(({ role, parts }) => ({ role, parts: [parts].flat().map(wirePart) })),
-    tools: tools.map((tool) => ({ ...tool, parameters: json(tool.parameters, `a tool of ${name}`) })),
-    stop,
+    tools: (tools ?? []).map((tool) => ({ ...tool, parameters: json(tool.parameters, `the tool ${tool.name} of ${name}`) })),
+    stop: stop ?? [],
   };
 }
 
 /** A part is a text, { text }, { image: { mime, bytes } } or { data: { mime, bytes } }. */
 function wirePart(part) {
   if (typeof part === "string") return { tag: "text", val: part };
-  const [[tag, val]] = Object.entries(part);
-  return { tag, val };
+  const tag = partTag(part);
+  return { tag, val: part[tag] };
 }
 
+/** Writes a value as JSON. Throws a Refusal about `what` if it has no JSON form. */
 function json(value, what) {
-  const text = JSON.stringify(value, (key, inner) => {
+  const refuse = (why) => {
+    throw new Refusal(`cannot write ${what} as JSON: ${why}`);
+  };
+  const replacer = (key, inner) => {
     // JSON.stringify would write null, and the number would be lost silently.
-    if (typeof inner === "number" && !Number.isFinite(inner)) throw new Refusal(`${what} has no JSON form: ${key || "it"} is ${inner}`);
+    if (typeof inner === "number" && !Number.isFinite(inner)) refuse(`${key || "it"} is ${inner}`);
+    if (typeof inner === "string" && !inner.isWellFormed()) refuse(`${key || "it"} has half of a surrogate pair`);
     return inner;
-  });
-  if (text === undefined) throw new Refusal(`${what} has no JSON form: it is ${typeof value}`);
-  return text;
+  };
+  let text;
+  try {
+    text = JSON.stringify(value, replacer);
+  } catch (error) {
+    // Its own errors: a cycle, or a BigInt.
+    if (error instanceof Refusal) throw error;
+    refuse(error.message);
+  }
+  return text ?? refuse(`it is ${typeof value}`);
 }
 
-/** Calls the function. An exception becomes the contract's error, with the place in the source. */
+/** Calls `work` with `what`, its name. An exception becomes the contract's error, with the place in the source. */
 function guarded(what, work) {
   try {
-    return work();
+    return work(what);
   } catch (error) {
     throw contractError(error instanceof Refusal ? error : new Refusal(`${what}: ${error} (${place(error)})`));
   }

@@ -11,6 +11,7 @@ use super::common::{DeviceChoice, MachineArgs, OverrideArgs, WorkflowArgs};
 use super::permissions::PermissionArgs;
 
 #[derive(Args)]
+#[command(override_usage = "pl-host run [OPTIONS] <FILE>\n       pl-host run [OPTIONS] --resume <DIR>")]
 pub struct RunArgs {
     /// The workflow (.mas); not with --resume, because the run folder has it
     #[arg(required_unless_present = "resume", conflicts_with = "resume")]

@@ -13,7 +13,9 @@ use crate::stderr;
 use crate::visible;
 
 pub fn run(app: &App, options: &DesignArgs) -> CommandResult {
-    let stop = stop_on_signals(app, || "the same command goes on after the last recorded design".to_owned());
+    let stop = stop_on_signals(app, "this design", || {
+        "the same command goes on after the last recorded design".to_owned()
+    });
     let (checked, session) = app.open_session(&options.source, &options.machine, None)?;
     let default = || Path::new("designs").join(&checked.workflow.name);
     let search_options = SearchOptions {

@@ -10,6 +10,7 @@ use crate::arguments::view::{ExportArgs, ExportChoice};
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::give_up_on_signals;
 use crate::output_file::OutputFile;
+use crate::plan::Counted;
 use crate::stderr;
 use crate::stored_workflows::StoredWorkflows;
 use crate::visible::{self, visible};
@@ -36,7 +37,10 @@ pub fn run(app: &App, options: &ExportArgs) -> CommandResult {
                 return Err(CommandError::Interrupted(message));
             }
             let exported = exported?;
-            file.out.finish()?;
+            // An earlier export stays where nothing takes its place.
+            if !is_lost(&exported) {
+                file.out.finish()?;
+            }
             exported
         }
         None if options.format == ExportChoice::Parquet => {
@@ -48,12 +52,23 @@ pub fn run(app: &App, options: &ExportArgs) -> CommandResult {
         stderr::line(&format!("warning: {}", visible(problem)));
     }
     let unit = match format {
-        ExportFormat::Table => "rows",
-        ExportFormat::ChromeTrace => "events",
-        _ => "lines",
+        ExportFormat::Table => "row",
+        ExportFormat::ChromeTrace => "event",
+        _ => "line",
     };
-    stderr::line(&format!("{} {unit}", exported.lines));
+    if is_lost(&exported) {
+        let run = options.run.display();
+        return Err(CommandError::failed(format!(
+            "nothing of {run} could be exported: its files are damaged"
+        )));
+    }
+    stderr::line(&Counted(exported.lines, unit).to_string());
     Ok(())
+}
+
+/// Returns true if nothing could be read of a run that has something.
+fn is_lost(exported: &Exported) -> bool {
+    exported.lines == 0 && !exported.problems.is_empty()
 }
 
 /// Writes the export of the run.
@@ -92,6 +107,17 @@ impl<W: Write> Write for UntilStopped<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_export_of_damaged_files_alone_is_lost() {
+        let exported = |lines, problems: &[&str]| {
+            let problems = problems.iter().map(|&problem| problem.to_owned()).collect();
+            is_lost(&Exported { lines, problems })
+        };
+        assert!(exported(0, &["a trace file is damaged"]));
+        // A run without an episode, and one with a damaged file among others.
+        assert!(!exported(0, &[]) && !exported(3, &["a trace file is damaged"]));
+    }
 
     #[test]
     fn nothing_is_written_after_a_signal() {

@@ -36,8 +36,10 @@ fn read() -> Result<Vec<GradedAnswer>, CommandError> {
         let invalid =
             |e: &dyn std::fmt::Display| CommandError::input(format!("standard input:{number}: {e}"));
         let line = line.map_err(|e| invalid(&e))?;
+        // Some programs write a byte order mark before UTF-8.
+        let line = if number == 1 { line.trim_start_matches('\u{feff}') } else { &line };
         if !line.trim().is_empty() {
-            answers.push(GradedAnswer::parse(&line).map_err(|e| invalid(&e))?);
+            answers.push(GradedAnswer::parse(line).map_err(|e| invalid(&e))?);
         }
     }
     Ok(answers)

@@ -11,7 +11,7 @@ use crate::interrupt::stop_on_signals;
 use crate::stderr;
 
 pub fn run(app: &App, arguments: &LearnerArgs) -> CommandResult {
-    let stop = stop_on_signals(app, || LEASE_ENDS.to_owned());
+    let stop = stop_on_signals(app, "the update in progress", || LEASE_ENDS.to_owned());
     let options = LearnerOptions {
         address: address(&arguments.server.nats, &arguments.server.access),
         run: arguments.run.clone(),

@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::arguments::runs::ReplayArgs;
 use crate::conversation;
 use crate::exit::{CommandError, CommandResult};
+use crate::plan::Counted;
 use crate::visible;
 
 /// Number of differences that are shown of a whole run. The others are only counted.
@@ -42,11 +43,13 @@ fn list(options: &ReplayArgs, run: &RecordedRun) -> CommandResult {
 /// Describes the end of an attempt in a line.
 fn describe_end(trace: &Trace) -> String {
     let end = &trace.end;
-    let failed_candidates = trace
-        .events
-        .iter()
-        .filter(|event| event.position.candidate.is_some() && matches!(event.kind, EventKind::Fault { .. }))
-        .count();
+    let faults = || {
+        trace.events.iter().filter_map(|event| match &event.kind {
+            EventKind::Fault { stage, cause, .. } => Some((&event.position, stage, cause)),
+            _ => None,
+        })
+    };
+    let failed_candidates = faults().filter(|(position, ..)| position.candidate.is_some()).count();
     let mut line = match (&end.failure, end.success, end.truncated) {
         (Some(failure), ..) => format!("failed: {}", failure.lines().next().unwrap_or_default()),
         (None, true, _) => "solved".to_owned(),
@@ -54,7 +57,13 @@ fn describe_end(trace: &Trace) -> String {
         (None, false, false) => "not solved".to_owned(),
     };
     if end.failure.is_none() {
-        line.push_str(&format!(", {} turns, {} tokens", end.turns, end.tokens));
+        let (turns, tokens) = (Counted(end.turns.into(), "turn"), Counted(end.tokens, "token"));
+        line.push_str(&format!(", {turns}, {tokens}"));
+        // A penalised one, which has ended the episode.
+        if let Some((_, stage, cause)) = faults().find(|(position, ..)| position.candidate.is_none()) {
+            let cause = cause.lines().next().unwrap_or_default();
+            line.push_str(&format!("; fault in {stage}: {cause}"));
+        }
     }
     if failed_candidates > 0 {
         line.push_str(&format!("; failed candidates: {failed_candidates}"));
@@ -83,6 +92,10 @@ fn replay_one(app: &App, options: &ReplayArgs, trace: &Trace) -> CommandResult {
     } else {
         replayer.replay(&app.host, trace)
     };
+    for fault in &replay.attempt.result.failures {
+        let candidate = fault.branch.map(|branch| format!(" of candidate {branch}")).unwrap_or_default();
+        writeln!(out, "a fault{candidate}, node visit {}: {}", fault.node_visit, fault.describe())?;
+    }
     if let Some(failure) = &replay.attempt.failure {
         writeln!(out, "it fails: {}", failure.describe())?;
     }

@@ -24,13 +24,16 @@ pub fn run(app: &App, options: &RunArgs) -> CommandResult {
     // Known from the beginning if a run is resumed, and else once it is created.
     let shared = Arc::new(options.resume.clone().map_or_else(OnceLock::new, OnceLock::from));
     let known: Arc<OnceLock<PathBuf>> = Arc::clone(&shared);
-    let stop = stop_on_signals(app, move || match known.get() {
+    let stop = stop_on_signals(app, "this step", move || match known.get() {
         Some(folder) => describe_checkpoint(folder),
         None => "no step was played".to_owned(),
     });
     let device = select_device(host, options.device.into())?;
     let device_name = if device.is_cuda() { "cuda" } else { "cpu" };
     let cluster = cluster::options(&options.cluster, &["--device", device_name])?;
+    // Before the run folder is created, which is not left behind for a port in use.
+    let metrics = options.metrics_listen.map(|address| listen(app, address)).transpose()?;
+    let viewer = options.view.map(|address| view::bind_beside_run(host, address)).transpose()?;
     let mut run = match (&options.resume, &options.file) {
         (Some(folder), _) => {
             let overrides = options.given.command_line()?;
@@ -60,10 +63,10 @@ pub fn run(app: &App, options: &RunArgs) -> CommandResult {
     let folder = run.folder().display().to_string();
     stderr::line(&format!("run folder {folder}"));
     stderr::text(&run.memory().to_string());
-    if let Some(address) = options.view {
-        view::beside_run(host, run.folder(), address)?;
+    if let Some(bound) = viewer {
+        view::beside_run(host, run.folder(), bound);
     }
-    let _metrics = options.metrics_listen.map(|address| serve_metrics(app, address)).transpose()?;
+    let _metrics = metrics.map(|listener| serve_metrics(app, listener)).transpose()?;
     let panel = app.terminal.show_panel(PanelState::new(run.finished_steps(), run.planned_steps()));
     let ended = run.train(&stop);
     drop(panel);
@@ -76,11 +79,15 @@ pub fn run(app: &App, options: &RunArgs) -> CommandResult {
     }
 }
 
+fn listen(app: &App, address: SocketAddr) -> Result<TcpListener, CommandError> {
+    let failed = |error| CommandError::failed(format!("cannot listen on {address}: {error}"));
+    app.host.block_on(TcpListener::bind(address)).map_err(failed)
+}
+
 /// Lets Prometheus read the run's metrics until the returned value is dropped.
-fn serve_metrics(app: &App, address: SocketAddr) -> Result<MetricsServer, CommandError> {
-    let failed = |error: std::io::Error| CommandError::failed(format!("cannot listen on {address}: {error}"));
-    let listener = app.host.block_on(TcpListener::bind(address)).map_err(failed)?;
-    stderr::line(&format!("metrics on http://{}/metrics", listener.local_addr().map_err(failed)?));
+fn serve_metrics(app: &App, listener: TcpListener) -> Result<MetricsServer, CommandError> {
+    let address = listener.local_addr().map_err(CommandError::failed)?;
+    stderr::line(&format!("metrics on http://{address}/metrics"));
     let gauges = Arc::new(RunGauges::default());
     app.terminal.record_metrics(Arc::clone(&gauges));
     Ok(MetricsServer(app.host.handle().spawn(pl_telemetry::serve_metrics(listener, gauges))))

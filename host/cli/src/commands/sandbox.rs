@@ -90,7 +90,9 @@ fn require_containers(options: &SandboxRunArgs) -> CommandResult {
 
 /// Runs the jobs of runs that other machines coordinate.
 fn serve(app: &App, options: &SandboxServeArgs) -> CommandResult {
-    let stop = stop_on_signals(app, || "its jobs are run again once their leases have ended".to_owned());
+    let stop = stop_on_signals(app, "the jobs in progress", || {
+        "its jobs are run again once their leases have ended".to_owned()
+    });
     let cores = || std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1));
     let machine = SandboxMachineOptions {
         address: address(&options.server.nats, &options.server.access),

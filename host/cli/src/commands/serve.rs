@@ -199,7 +199,7 @@ async fn relay(mut events: UnboundedReceiver<EpisodeEvent>, turns: &UnboundedSen
                 // The request may be gone.
                 let _ = turns.send(TeamTurn { agent, content, action, prompt_tokens, tokens });
             }
-            EpisodeEvent::Drawn(_) => {}
+            EpisodeEvent::Drawn(_) | EpisodeEvent::Restarted(_) => {}
         }
     }
 }

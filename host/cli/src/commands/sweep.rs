@@ -17,7 +17,7 @@ use crate::visible;
 
 pub fn run(app: &App, options: &SweepArgs) -> CommandResult {
     let rest = "the same command continues the sweep, from the last checkpoint of the run that was stopped if it has one";
-    let stop = stop_on_signals(app, || rest.to_owned());
+    let stop = stop_on_signals(app, "this step", || rest.to_owned());
     let device = select_device(&app.host, options.device.into())?;
     let file = options.source.file.clone();
     let sweep = Sweep {

@@ -41,11 +41,9 @@ pub fn run(app: &App, options: &ViewArgs) -> CommandResult {
     })
 }
 
-/// Shows a run that this process trains, until the process ends. Without an address, the default one is used if it is free.
-pub fn beside_run(host: &Host, folder: &Path, address: Option<SocketAddr>) -> CommandResult {
-    let workflows = StoredWorkflows::new(false);
-    let viewer = Viewer::new(vec![folder.to_path_buf()], Arc::new(workflows));
-    let bound = host.block_on(async {
+/// Listens for the viewer of a run that this process will train. Without an address, the default one is used if it is free.
+pub fn bind_beside_run(host: &Host, address: Option<SocketAddr>) -> Result<Bound, CommandError> {
+    host.block_on(async {
         match address {
             Some(address) => bind(address).await,
             None => match bind(DEFAULT_ADDRESS).await {
@@ -53,7 +51,13 @@ pub fn beside_run(host: &Host, folder: &Path, address: Option<SocketAddr>) -> Co
                 bound => bound,
             },
         }
-    })?;
+    })
+}
+
+/// Shows a run that this process trains, until the process ends.
+pub fn beside_run(host: &Host, folder: &Path, bound: Bound) {
+    let workflows = StoredWorkflows::new(false);
+    let viewer = Viewer::new(vec![folder.to_path_buf()], Arc::new(workflows));
     let Bound { listener, token, url } = bound;
     stderr::line(&format!("viewing the run on {url} (until it ends; `pl-host view` shows it later)"));
     host.handle().spawn(async {
@@ -61,11 +65,10 @@ pub fn beside_run(host: &Host, folder: &Path, address: Option<SocketAddr>) -> Co
             stderr::line(&format!("the viewer stopped, the run goes on: {error}"));
         }
     });
-    Ok(())
 }
 
 /// A listener with the token of its page.
-struct Bound {
+pub struct Bound {
     listener: TcpListener,
     token: AccessToken,
     /// Address that opens the page.

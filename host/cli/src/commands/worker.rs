@@ -13,7 +13,7 @@ use crate::stderr;
 pub const LEASE_ENDS: &str = "another process does its work again once the lease has ended";
 
 pub fn run(app: &App, arguments: &WorkerArgs) -> CommandResult {
-    let stop = stop_on_signals(app, || LEASE_ENDS.to_owned());
+    let stop = stop_on_signals(app, "the tasks in progress", || LEASE_ENDS.to_owned());
     let options = WorkerOptions {
         address: address(&arguments.server.nats, &arguments.server.access),
         run: arguments.run.clone(),

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use async_nats::jetstream::stream::Stream;
 use pl_cluster::{
-    Connection, Coordinator, Error, JobClient, JobRunner, NextJob, Role, SandboxStatus, ServerAddress,
-    ServerConfig, TakenJob, sandboxes,
+    Connection, Coordinator, Error, JobClient, JobRunner, MissingProcess, NextJob, Role, SandboxStatus,
+    ServerAddress, ServerConfig, TakenJob, sandboxes,
 };
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -92,11 +92,11 @@ fn jobs_wait_for_a_machine_and_are_counted() {
     test(async |server| {
         let coordinator = server.job_coordinator().await;
         let jobs = server.jobs().await;
-        assert_eq!(coordinator.unserved_jobs().await, None, "there are none");
+        assert_eq!(coordinator.missing_processes().await, [], "no job waits");
         let verdict = send(&jobs, b"early");
         tokio::time::sleep(LEASE * 3).await;
         assert!(!verdict.is_finished());
-        assert_eq!(coordinator.unserved_jobs().await, Some(1));
+        assert_eq!(coordinator.missing_processes().await, [(MissingProcess::SandboxMachine, 1)]);
         let machine = server.machine("a").await;
         let status =
             || SandboxStatus { sandbox: "a".into(), program: "0".into(), slots: 1, running: 0, done: 7 };
@@ -106,7 +106,7 @@ fn jobs_wait_for_a_machine_and_are_counted() {
         };
         let running = run(machine, 1);
         assert_eq!(verdict.await.unwrap().unwrap(), b"early");
-        assert_eq!(coordinator.unserved_jobs().await, None);
+        assert_eq!(coordinator.missing_processes().await, []);
         let found = sandboxes(&server.connect(Role::Coordinator).await, "run-1").await.unwrap();
         assert_eq!(found, [status()]);
         answering.abort();

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use async_nats::jetstream::message::PublishMessage;
 use pl_cluster::{
-    Connection, Coordinator, CoordinatorOptions, Error, Lease, LeaseQueue, LocalServer, Next, Role,
-    SharedFile, WeightsRef, Worker, runs,
+    Connection, Coordinator, CoordinatorOptions, Error, Lease, LeaseQueue, LocalServer, MissingProcess, Next,
+    Role, SharedFile, WeightsRef, Worker, runs,
 };
 use pl_testing::{Requirement, skip_or_fail};
 use tempfile::TempDir;
@@ -139,6 +139,28 @@ fn each_task_is_played_by_one_of_several_workers() {
         }
         assert_eq!(played, 40, "no task twice");
         assert!(runs(&server.connect(Role::Worker).await).await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn tasks_wait_for_a_worker_and_are_counted() {
+    test(async |server| {
+        let coordinator = Arc::new(server.coordinator().await);
+        assert_eq!(coordinator.missing_processes().await, [], "no task waits");
+        let playing: Vec<_> = (0..3)
+            .map(|number| {
+                let coordinator = Arc::clone(&coordinator);
+                tokio::spawn(async move { coordinator.play(lease(1, number), as_it_is).await })
+            })
+            .collect();
+        tokio::time::sleep(LEASE).await;
+        assert_eq!(coordinator.missing_processes().await, [(MissingProcess::Worker, 3)]);
+        let worker = play(server.worker("a").await, 1);
+        for one in playing {
+            assert!(one.await.unwrap().is_ok());
+        }
+        assert_eq!(coordinator.missing_processes().await, []);
+        worker.abort();
     });
 }
 

@@ -116,6 +116,21 @@ impl Tokenizer {
         })
     }
 
+    /// Returns the bytes of a token within a text, special tokens included. A token may have only a part of a character. Empty
+    /// if there is no such token.
+    pub fn token_bytes(&self, id: u32) -> Vec<u8> {
+        let alone = self.decode(&[id], false);
+        if alone.contains(char::REPLACEMENT_CHARACTER) {
+            let written = self.token(id).unwrap_or_default();
+            let bytes = fallback_byte(&written).map(|byte| vec![byte]).or_else(|| byte_level(&written));
+            return bytes.unwrap_or_else(|| alone.into_bytes());
+        }
+        // Some tokenizers write no space before the first token of a text.
+        let pair = self.decode(&[id, id], false);
+        let second = pair.strip_prefix(&alone).filter(|second| !second.is_empty());
+        second.unwrap_or(&alone).as_bytes().to_vec()
+    }
+
     /// Returns the ids that end a completion, sorted.
     pub fn end_of_turn(&self) -> &[u32] {
         &self.end_of_turn
@@ -154,6 +169,26 @@ impl Tokenizer {
         self.inner
             .to_string(false)
             .map_err(|e| Error::Tokenizer { model: self.model.clone(), reason: e.to_string() })
+    }
+}
+
+/// Returns the byte that a token such as `<0xE2>` stands for.
+fn fallback_byte(token: &str) -> Option<u8> {
+    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
+    u8::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 2)
+}
+
+/// Returns the bytes of a token as byte-level tokenizers write it. Returns `None` if it has other characters than these.
+fn byte_level(token: &str) -> Option<Vec<u8>> {
+    token.chars().map(byte_of).collect()
+}
+
+/// Returns the byte of a character in GPT-2's table: bytes that print stand for themselves, the others follow from U+0100 on.
+fn byte_of(character: char) -> Option<u8> {
+    let prints = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+    match u32::from(character) {
+        code @ 0..=0xFF => u8::try_from(code).ok().filter(prints),
+        code => (0..=u8::MAX).filter(|byte| !prints(byte)).nth(code.checked_sub(0x100)? as usize),
     }
 }
 

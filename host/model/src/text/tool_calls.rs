@@ -107,7 +107,8 @@ fn call(value: Value) -> Option<ToolCall> {
         Value::String(text) => serde_json::from_str(&text).ok()?,
         arguments => arguments,
     };
-    arguments.is_object().then_some(ToolCall { id: None, name, arguments })
+    let id = object.remove("id").and_then(|id| id.as_str().map(str::to_owned));
+    arguments.is_object().then_some(ToolCall { id, name, arguments })
 }
 
 #[cfg(test)]
@@ -141,6 +142,8 @@ mod tests {
         assert_eq!(names(ToolCallFormat::Llama, &parameters), [added]);
         assert_eq!(names(ToolCallFormat::Json, &format!("```json\n[{one}]\n```")), [added]);
         assert_eq!(names(ToolCallFormat::Json, one), [added]);
+        let with_id = r#"[TOOL_CALLS][{"name": "add", "arguments": {}, "id": "Vv9"}]"#;
+        assert_eq!(ToolCallFormat::Mistral.parse(with_id)[0].id.as_deref(), Some("Vv9"));
     }
 
     #[test]

@@ -123,6 +123,39 @@ fn smollm2() {
 }
 
 /// A step that writes `factor` characters for one.
+#[test]
+fn tokens_have_their_bytes_within_a_text() {
+    let bytes_of = |tokenizer: &Tokenizer, text: &str| -> Vec<u8> {
+        tokenizer.encode(text).unwrap().iter().flat_map(|id| tokenizer.token_bytes(*id)).collect()
+    };
+    let byte_level = with("normalizer", Value::Null).unwrap();
+    for text in ["the\u{a0}é\u{ad} 🙂\n", "<|im_end|>", "\u{fffd}"] {
+        assert_eq!(bytes_of(&byte_level, text), text.as_bytes(), "{text:?}");
+    }
+    assert!(byte_level.token_bytes(u32::MAX).is_empty());
+
+    // As of SentencePiece: `▁` is a space, which a text doesn't begin with.
+    let vocab =
+        json!({ "<unk>": 0, "<0xF0>": 1, "<0x9F>": 2, "<0x99>": 3, "<0x82>": 4, "▁": 5, "a": 6, "▁a": 7 });
+    let step = |kind: &str| json!({ "type": kind });
+    let decoders = json!([
+        { "type": "Replace", "pattern": { "String": "▁" }, "content": " " },
+        step("ByteFallback"),
+        step("Fuse"),
+        { "type": "Strip", "content": " ", "start": 1, "stop": 0 },
+    ]);
+    let file = json!({
+        "added_tokens": [],
+        "normalizer": { "type": "Replace", "pattern": { "String": " " }, "content": "▁" },
+        "decoder": { "type": "Sequence", "decoders": decoders },
+        "model": { "type": "BPE", "vocab": vocab, "merges": [["▁", "a"]], "byte_fallback": true, "unk_token": "<unk>" },
+    });
+    let pieces = Tokenizer::from_json("m", file.to_string().as_bytes(), &[]).unwrap();
+    assert_eq!(pieces.decode(&pieces.encode(" a a").unwrap(), false), "a a");
+    assert_eq!(bytes_of(&pieces, " a 🙂a"), " a 🙂a".as_bytes());
+    assert_eq!(pieces.token_bytes(2), [0x9F]);
+}
+
 fn replacement(factor: usize) -> Value {
     json!({ "type": "Replace", "pattern": { "String": "a" }, "content": "a".repeat(factor) })
 }

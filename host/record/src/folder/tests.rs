@@ -181,3 +181,17 @@ fn only_runs_are_locked() {
     assert!(matches!(error, Error::NoRun { .. }), "{error}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn a_run_folder_without_its_lock_file_is_not_taken_for_another_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    drop(create(root).unwrap());
+    fs::remove_file(root.join("lock.json")).unwrap();
+    // A new run there would be refused.
+    assert!(matches!(RunFolder::check_unused(root), Err(Error::Occupied { .. })));
+    let errors = [RunFolder::require(root).unwrap_err(), RunFolder::read_lock(root).unwrap_err()];
+    for error in errors.map(|error| error.to_string()) {
+        assert!(error.contains("is a run folder without lock.json; restore"), "{error}");
+    }
+}

@@ -122,10 +122,28 @@ async fn a_bad_record_is_named_by_file_and_line() {
     let not_json = file_of(&cut);
     let refused = file_of("{\"question\": 1}\n{\"answer\": 2}\n");
     // Line 3 of the text is empty: it is not a record, but it counts as a line.
-    for (file, line, words) in [(&not_json, 4, "invalid JSON: "), (&refused, 2, "a record has a question")] {
+    for (file, place, words) in
+        [(&not_json, "4:18", "EOF while parsing a string"), (&refused, "2", "a record has a question")]
+    {
         let error = read(file.path(), None).await.err().unwrap();
-        let start = format!("{}:{line}: {words}", file.path().display());
+        let start = format!("{}:{place}: {words}", file.path().display());
         assert!(error.to_string().starts_with(&start), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_task_file_is_read_like_other_files_of_records() {
+    let marked = file("\u{feff}{\"question\": 1}\n");
+    assert_eq!(read(marked.path(), None).await.unwrap().size(), Some(1));
+    // Rounded, a wrong answer would be right.
+    let long = file("{\"question\": 1}\n{\"question\": 12345678901234567890123}\n");
+    let error = read(long.path(), None).await.err().unwrap().to_string();
+    let start = format!("{}:2: a whole number of 23 digits has more than 64 bits", long.path().display());
+    assert!(error.starts_with(&start), "{error}");
+    for path in [marked.path(), long.path()] {
+        let read_as_data = pl_data::read_file(path).map(drop).map_err(|error| error.to_string());
+        let read_as_tasks = read(path, None).await.map(drop).map_err(|error| error.to_string());
+        assert_eq!(read_as_data, read_as_tasks);
     }
 }
 
@@ -135,5 +153,5 @@ async fn a_file_without_tasks_and_a_missing_file_are_errors() {
     let error = read(empty.path(), None).await.err().unwrap();
     assert!(matches!(&error, Error::NoTasks { path } if path == empty.path()), "{error}");
     let gone = read(Path::new("gone.jsonl"), None).await.err().unwrap();
-    assert!(gone.to_string().starts_with("cannot read tasks from gone.jsonl: "), "{gone}");
+    assert!(gone.to_string().starts_with("cannot read gone.jsonl: "), "{gone}");
 }

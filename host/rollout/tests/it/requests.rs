@@ -54,6 +54,7 @@ fn an_observer_receives_prompts_before_actions_and_changes_nothing() {
             EpisodeEvent::Prompted { agent, messages, .. } => format!("{} to {agent}", messages.len()),
             EpisodeEvent::Acted(step) => format!("{} by {}", step.action, step.agent),
             EpisodeEvent::Drawn(drawing) => drawing,
+            EpisodeEvent::Restarted(failure) => failure,
         });
     }
     let actions: Vec<&str> = alone.transitions.iter().map(|t| t.action.as_str()).collect();

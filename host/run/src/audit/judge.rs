@@ -5,7 +5,7 @@ use std::mem::discriminant;
 use pl_plugin::LARGEST_REWARD;
 
 use super::leaks::Leak;
-use super::{Audit, Finding, FindingSeverity, LONGER, OracleResult, SharedTasks};
+use super::{AdversaryResult, Audit, Finding, FindingSeverity, LONGER, OracleResult, SharedTasks};
 
 /// Shares of solved tasks from which on an adversary is noted, and is a defect.
 const NOTED_SUCCESS: f64 = 0.1;
@@ -71,6 +71,7 @@ impl Audit {
                 add(FindingSeverity::Look, text);
             }
         }
+        findings.extend(self.judge_faults());
         if findings.is_empty() {
             findings.push(Finding {
                 severity: FindingSeverity::Ok,
@@ -123,6 +124,17 @@ impl Audit {
         }
         findings.sort();
         findings
+    }
+
+    /// Returns the finding that nothing was tested, because every episode of every adversary ended with a fault.
+    fn judge_faults(&self) -> Option<Finding> {
+        let is_faulty = |own: &AdversaryResult| own.faults > 0 && own.faults >= own.episodes;
+        let all_fail = self.rewards.is_none() && !self.adversaries.is_empty();
+        (all_fail && self.adversaries.iter().all(is_faulty)).then(|| Finding {
+            severity: FindingSeverity::Defect,
+            text: "every episode of every adversary ends with a fault of a plugin, so nothing was audited"
+                .to_owned(),
+        })
     }
 
     /// Judges the share of tasks that the oracle can't solve. An environment has an oracle if it gives any action.

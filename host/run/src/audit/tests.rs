@@ -49,6 +49,19 @@ fn severities_follow_from_success_and_from_what_longer_episodes_earn() {
     assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([-0.5, -0.3, -0.2]))]), [Ok, Ok]);
 }
 
+#[test]
+fn an_audit_whose_every_episode_fails_has_a_defect() {
+    use FindingSeverity::{Defect, Look, Ok};
+    let faulty = |strategy| AdversaryResult { faults: 10, ..result(strategy, 0.0, Some([0.0; 3])) };
+    assert_eq!(judge(vec![faulty(Strategy::Empty), faulty(Strategy::Echo)]), [Defect, Look, Look, Ok]);
+    // One adversary's episodes came to their end.
+    let played = result(Strategy::Random, 0.0, Some([0.0; 3]));
+    assert_eq!(judge(vec![faulty(Strategy::Empty), played]), [Look, Ok]);
+    let scored = Audit { rewards: Some((0.0, 0.0)), ..audit(vec![faulty(Strategy::Empty)], Vec::new()) };
+    let findings = scored.judge(&[], true);
+    assert!(findings.iter().all(|finding| finding.severity != Defect), "{findings:?}");
+}
+
 fn oracle(success: f64, reward: f64) -> OracleResult {
     OracleResult {
         tasks: "train".to_owned(),

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pl_cluster::{
-    Connection, Coordinator, CoordinatorOptions, LearnerEntry, Lease, Role, WeightsRef, random_digits,
+    Connection, Coordinator, CoordinatorOptions, LearnerEntry, Lease, MissingProcess, Role, WeightsRef,
+    random_digits,
 };
 use pl_record::{Lock, RunFolder, write_atomically};
 use pl_rollout::PlayEpisodes;
@@ -24,10 +25,10 @@ use super::leased_team::LeasedTeam;
 use super::leased_weights::{LeasedWeights, WeightsPlace};
 use super::local::LocalCluster;
 use super::manifest;
+use super::missing_processes::MissingProcesses;
 use super::options::{ClusterOptions, RunServer};
 use super::results::TrainedModels;
 use super::task::Team;
-use super::unserved_jobs::UnservedJobs;
 use super::update_task::SentWeights;
 use super::weights::{self, ModelFormats};
 use super::weights_folder::WeightsFolder;
@@ -56,8 +57,8 @@ pub(crate) struct ClusterRun {
     runtime: Handle,
     /// Last step whose results were removed from the server.
     forgotten: Mutex<u64>,
-    /// Tells the user if no machine runs jobs.
-    _unserved: Option<UnservedJobs>,
+    /// Tells the user if nobody plays, trains or runs jobs.
+    _missing: MissingProcesses,
     /// Ends after the coordinator.
     _local: Option<LocalCluster>,
 }
@@ -116,7 +117,11 @@ impl ClusterRun {
             let ranks = checked.workflow.train.as_ref().map_or(1, |train| train.data_parallel);
             local.start_processes(&run, &learners, ranks, sandboxes, shared).map_err(Error::cluster)?;
         }
-        let unserved = sandboxes.then(|| UnservedJobs::watch(host, &coordinator, &run));
+        // Processes of this machine are started here, and those that load models take their time.
+        let is_local = local.is_some();
+        let is_watched =
+            move |process: &MissingProcess| !is_local || *process == MissingProcess::SandboxMachine;
+        let missing = MissingProcesses::watch(host, &coordinator, &run, is_watched);
         Ok(Some(ClusterRun {
             coordinator,
             formats: ModelFormats::of(&session.trainer),
@@ -125,7 +130,7 @@ impl ClusterRun {
             weights_folder,
             runtime: host.handle(),
             forgotten: Mutex::new(step),
-            _unserved: unserved,
+            _missing: missing,
             _local: local,
         }))
     }

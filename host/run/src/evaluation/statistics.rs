@@ -14,6 +14,8 @@ pub struct EvaluationReport {
     pub episodes: usize,
     /// Number of episodes that failed in every attempt. They count as not solved in `success` and `pass_at`.
     pub lost: usize,
+    /// Number of faults, including those that a later attempt made up for and those of single candidates.
+    pub failures: usize,
     /// Share of all episodes, lost ones included, that the team solved.
     pub success: f64,
     /// Pairs of k and pass@k.
@@ -38,15 +40,15 @@ pub struct AgentReport {
 }
 
 impl EvaluationReport {
-    /// Computes the report of `samples` episodes for each of `tasks` tasks, of which `lost` have no summary. `agents` are the
-    /// positions and names of those that act.
+    /// Computes the report of `samples` episodes for each of `tasks` tasks, of which `lost` have no summary, with their
+    /// number of `failures`. `agents` are the positions and names of those that act.
     pub(crate) fn new(
         name: &str,
         tasks: usize,
         samples: u32,
         agents: &[(usize, String)],
         episodes: &[EpisodeSummary],
-        lost: usize,
+        (lost, failures): (usize, usize),
     ) -> EvaluationReport {
         let average = |value: &dyn Fn(&EpisodeSummary) -> f64| mean(episodes.iter().map(value));
         let solved = episodes.iter().map(|e| f64::from(e.success));
@@ -55,6 +57,7 @@ impl EvaluationReport {
             tasks,
             episodes: episodes.len(),
             lost,
+            failures,
             success: mean(solved.chain(std::iter::repeat_n(0.0, lost))),
             pass_at: pass_at(episodes, tasks, samples),
             agents: agent_reports(agents, episodes),
@@ -75,6 +78,7 @@ impl EvaluationReport {
         let mut line = Map::new();
         line.insert("tasks".into(), self.tasks.into());
         line.insert("episodes".into(), self.episodes.into());
+        line.insert("failures".into(), self.failures.into());
         line.insert("lost".into(), self.lost.into());
         line.extend(pass);
         line.insert("agents".into(), Value::Object(agents));
@@ -160,10 +164,10 @@ mod tests {
     fn lost_episodes_count_as_not_solved() {
         // Two tasks of two samples each. One episode of the first and both of the second task are lost.
         let agents = [(0, "a".to_owned()), (1, "b".to_owned())];
-        let report = EvaluationReport::new("e", 2, 2, &agents, &[episode(0, true)], 3);
+        let report = EvaluationReport::new("e", 2, 2, &agents, &[episode(0, true)], (3, 9));
         assert_eq!((report.episodes, report.lost, report.success), (1, 3, 0.25));
         assert_eq!(report.pass_at, [(1, 0.25), (2, 0.5)]);
-        assert_eq!(report.metrics()["lost"], 3);
+        assert_eq!((&report.metrics()["lost"], &report.metrics()["failures"]), (&json!(3), &json!(9)));
         // Rewards are those of the episodes in which the agent acted.
         assert_eq!((report.agents[0].success, report.agents[0].reward), (1.0, 1.0));
         assert_eq!((report.agents[1].success, report.agents[1].reward), (0.0, 0.0));
@@ -171,7 +175,7 @@ mod tests {
 
     #[test]
     fn without_episodes_all_shares_are_zero() {
-        let report = EvaluationReport::new("e", 0, 4, &[], &[], 0);
+        let report = EvaluationReport::new("e", 0, 4, &[], &[], (0, 0));
         assert_eq!((report.success, report.turns, report.tokens), (0.0, 0.0, 0.0));
         assert_eq!(report.pass_at, [(1, 0.0), (2, 0.0), (4, 0.0)]);
     }

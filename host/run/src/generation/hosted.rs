@@ -3,17 +3,27 @@
 //! Such a model has a tokenizer and a chat template that are not public. So the prompt of such a policy is the
 //! conversation itself, as the JSON that [`conversation_template`] writes, in tokens of the policy's `model`; and the
 //! tokens of a completion are those of its text. They are what traces show. Log-probabilities don't exist.
+//!
+//! Tool calls, which OpenAI's messages have beside their text, are a part of the text here, as they are with other models: a
+//! completion is written with them, and a conversation is sent with them and their results as OpenAI has these.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pl_model::{ChatTemplate, StopStringMatcher, Tokenizer};
-use pl_servers::{ChatCompletion, ChatRequest, Fleet, ServerError};
+use pl_model::{ChatTemplate, StopStringMatcher, Tokenizer, ToolCallFormat};
+use pl_servers::{ChatCompletion, ChatRequest, ChatToolCall, Fleet, ServerError};
 use pl_types::{Chunk, Completion, Finish, GenerateError, Request};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// Template of conversations as JSON.
-const CONVERSATION: &str = "{{ {\"messages\": messages, \"tools\": tools} | tojson }}";
+/// Template of conversations as JSON. Its comment names the form of tool calls in completions, which is found by the template.
+const CONVERSATION: &str = "{# <tool_call> #}{{ {\"messages\": messages, \"tools\": tools} | tojson }}";
+
+/// Form of tool calls in completions.
+const FORMAT: ToolCallFormat = ToolCallFormat::Hermes;
+
+/// Start and end of a tool call in this form.
+const CALL: [&str; 2] = ["<tool_call>", "</tool_call>"];
 
 /// Returns the template of prompts for hosted models.
 ///
@@ -26,7 +36,7 @@ pub(crate) fn conversation_template() -> Result<ChatTemplate, pl_model::Error> {
 /// A prompt.
 #[derive(Deserialize)]
 struct Conversation {
-    messages: Value,
+    messages: Vec<Value>,
     #[serde(default)]
     tools: Value,
 }
@@ -52,7 +62,7 @@ impl HostedPolicy {
         })?;
         let sent = ChatRequest {
             model: self.served.clone(),
-            messages,
+            messages: to_openai(messages).into(),
             tools,
             seeds: request.seeds.clone(),
             max_tokens: request.max_tokens,
@@ -76,7 +86,7 @@ impl HostedPolicy {
         Ok(completions)
     }
 
-    /// Ends a completion before the first stop string: servers take only some of them.
+    /// Ends a completion before the first stop string: servers take only some of them. Adds its tool calls to one that has none.
     fn finish(&self, answer: ChatCompletion, request: &Request) -> Result<Completion, pl_model::Error> {
         let mut tokens = self.tokenizer.encode(&answer.text)?;
         let mut matcher = StopStringMatcher::new(&request.stop);
@@ -84,8 +94,13 @@ impl HostedPolicy {
         if let Some(end) = end {
             tokens.truncate(end + 1);
         }
+        let mut text = matcher.text(&self.tokenizer, &tokens);
+        if end.is_none() && !answer.tool_calls.is_empty() {
+            text = with_calls(text, &answer.tool_calls);
+            tokens = self.tokenizer.encode(&text)?;
+        }
         Ok(Completion {
-            text: matcher.text(&self.tokenizer, &tokens),
+            text,
             tokens,
             logprobs: Vec::new(),
             support: None,
@@ -98,11 +113,110 @@ impl HostedPolicy {
     }
 }
 
+/// Returns a text with the tool calls that follow it. One whose arguments are not JSON is written too, but read as text.
+fn with_calls(mut text: String, calls: &[ChatToolCall]) -> String {
+    let [start, end] = CALL;
+    for ChatToolCall { id, name, arguments } in calls {
+        let arguments = match arguments.trim() {
+            "" => json!({}),
+            arguments => serde_json::from_str(arguments).unwrap_or_else(|_| json!(arguments)),
+        };
+        let mut call = json!({ "name": name, "arguments": arguments });
+        if let Some(id) = id {
+            call["id"] = json!(id);
+        }
+        // A text within it must not look like its end.
+        let call = call.to_string().replace('<', "\\u003c");
+        text.extend([start, &call, end]);
+    }
+    text
+}
+
+/// Returns a conversation as OpenAI has it: where tool results follow an assistant's message, its calls apart from its text, and
+/// each result with the id of its call.
+fn to_openai(mut messages: Vec<Value>) -> Vec<Value> {
+    let are_results: Vec<bool> = messages.iter().map(|message| message["role"] == "tool").collect();
+    let followed = are_results.iter().skip(1).copied().chain([false]);
+    let mut ids = VecDeque::new();
+    for (index, (message, is_followed)) in messages.iter_mut().zip(followed).enumerate() {
+        if message["role"] == "tool" {
+            if let Some(id) = ids.pop_front() {
+                message["tool_call_id"] = id;
+            }
+        } else if is_followed && message["role"] == "assistant" {
+            let text = message["content"].as_str().unwrap_or_default().to_owned();
+            let calls = FORMAT.parse(&text).into_iter().enumerate().map(|(number, call)| {
+                let id =
+                    call.id.filter(|id| !id.is_empty()).unwrap_or_else(|| format!("call_{index}_{number}"));
+                let function = json!({ "name": call.name, "arguments": call.arguments.to_string() });
+                json!({ "id": id, "type": "function", "function": function })
+            });
+            let calls: Vec<Value> = calls.collect();
+            ids = calls.iter().map(|call| call["id"].clone()).collect();
+            let before = text.split(CALL[0]).next().unwrap_or_default().trim_end();
+            message["content"] = if before.is_empty() { Value::Null } else { json!(before) };
+            message["tool_calls"] = json!(calls);
+        }
+    }
+    messages
+}
+
 #[cfg(test)]
 mod tests {
     use pl_model::{ChatMessage, Model, RenderOptions};
+    use pl_plugin::{Message, Part, Role, Tool};
+    use pl_rollout::PromptEncoder;
 
     use super::*;
+    use crate::chat::{ChatEncoder, ChatFormat};
+
+    fn call(id: Option<&str>, name: &str, arguments: &str) -> ChatToolCall {
+        ChatToolCall { id: id.map(str::to_owned), name: name.into(), arguments: arguments.into() }
+    }
+
+    #[test]
+    fn tool_calls_and_their_results_are_those_of_openai() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny");
+        let (tokenizer, _) = Model::text(&path).unwrap();
+        let template = Arc::new(conversation_template().unwrap());
+        let format = ChatFormat { tokenizer: Arc::new(tokenizer), template, max_positions: usize::MAX };
+        let encoder = ChatEncoder { formats: [format].into(), thinking: None, date: Default::default() };
+        let given = [
+            call(Some("call_7"), "add", r#"{"a": 1, "text": "</tool_call> <|im_end|>"}"#),
+            call(None, "now", ""),
+            call(Some("call_9"), "add", "{broken"),
+        ];
+        let text = with_calls("Let me see.".to_owned(), &given);
+        let calls = encoder.tool_calls(0, &text);
+        let calls: Vec<_> = calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
+        assert_eq!(calls, [("add", r#"{"a":1,"text":"</tool_call> <|im_end|>"}"#), ("now", "{}")]);
+
+        let message = |role: Role, text: &str| Message { role, parts: vec![Part::Text(text.to_owned())] };
+        let messages = [
+            message(Role::User, "1 + 1?"),
+            message(Role::Assistant, &text),
+            message(Role::Tool, "2"),
+            message(Role::Tool, "noon"),
+            message(Role::Assistant, "<tool_call>that is no call"),
+        ];
+        let tool = Tool { name: "add".into(), description: String::new(), parameters: "{}".into() };
+        let prompt = encoder.encode(0, &messages, &[tool]).unwrap();
+        let prompt = encoder.formats[0].tokenizer.decode(&prompt, false);
+        let sent = to_openai(serde_json::from_str::<Conversation>(&prompt).unwrap().messages);
+        let function = |name: &str, arguments: &str| json!({ "name": name, "arguments": arguments });
+        let expected = json!([
+            { "role": "user", "content": "1 + 1?" },
+            { "role": "assistant", "content": "Let me see.", "tool_calls": [
+                { "id": "call_7", "type": "function", "function": function("add", calls[0].1) },
+                { "id": "call_1_1", "type": "function", "function": function("now", "{}") },
+            ] },
+            { "role": "tool", "content": "2", "tool_call_id": "call_7" },
+            { "role": "tool", "content": "noon", "tool_call_id": "call_1_1" },
+            { "role": "assistant", "content": "<tool_call>that is no call" },
+        ]);
+        assert_eq!(json!(sent), expected);
+        assert!(with_calls(String::new(), &given[1..2]).starts_with("<tool_call>{"));
+    }
 
     #[test]
     fn a_conversation_survives_the_tokenizer() {

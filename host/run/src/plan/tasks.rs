@@ -22,7 +22,7 @@ pub struct TaskPlan {
     pub records: Option<u64>,
     /// Generator in words, if there is no file.
     pub generator: Option<String>,
-    /// Reason for which the file can't be read.
+    /// Reason for which the file can't be read or played.
     pub problem: Option<String>,
 }
 
@@ -39,6 +39,10 @@ impl TaskPlan {
                 Err(problem) => TaskPlan { problem: Some(problem.to_string()), ..empty },
             },
             workflow::Tasks::File(path) => match records(checked, path) {
+                Ok((file, 0)) => {
+                    let problem = Some(format!("{} has no tasks", file.display()));
+                    TaskPlan { file: Some(file), records: Some(0), problem, ..empty }
+                }
                 Ok((file, records)) => TaskPlan { file: Some(file), records: Some(records), ..empty },
                 Err(problem) => {
                     TaskPlan { file: Some(path.into()), problem: Some(problem.to_string()), ..empty }

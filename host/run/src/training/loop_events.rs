@@ -9,10 +9,9 @@ use pl_trainer::{LearnerUpdate, ServedPolicy};
 use pl_types::{GenerateError, Transition};
 
 use crate::error::Error;
-use crate::evaluation::EvaluationReport;
 use crate::schedule::lanes::StepPart;
 
-use super::rollouts::PlayedStep;
+use super::rollouts::{PlayedEvaluation, PlayedStep};
 
 /// Finished work.
 pub(super) enum LoopEvent {
@@ -39,7 +38,7 @@ pub(super) struct TrainedStep {
 pub(super) enum RolloutEvent {
     /// Evaluations of the weights after an update.
     Evaluated {
-        reports: Vec<EvaluationReport>,
+        evaluations: Vec<PlayedEvaluation>,
         ended: Instant,
         seconds: f64,
     },

@@ -457,8 +457,16 @@ impl OuterLoop<'_> {
 
     /// Waits for the next event. Returns `None` for a step or part that was played, which it keeps.
     fn next_event(&mut self) -> Result<Option<LoopEvent>, Error> {
-        let event = self.events.recv().unwrap_or(Err(Error::Engine(GenerateError::Stopped)))?;
-        let played = match event {
+        let event = self.events.recv().unwrap_or(Err(Error::Engine(GenerateError::Stopped)));
+        if let Err(Error::Rollout { source, .. }) = &event
+            && let pl_rollout::Error::NoEpisode { failures, .. } = &**source
+        {
+            // No step or evaluation will have them.
+            for failure in failures {
+                self.folder.failures.append(failure)?;
+            }
+        }
+        let played = match event? {
             LoopEvent::Rollout(RolloutEvent::Played(played)) => played,
             LoopEvent::Rollout(RolloutEvent::PartPlayed { part, transitions }) => {
                 self.parts.insert(part, transitions);

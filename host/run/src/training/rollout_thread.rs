@@ -181,11 +181,12 @@ impl RolloutThread<'_> {
                 };
                 let started = Instant::now();
                 let last = update == self.schedule.steps();
-                let reports = self.rollouts.evaluate(self.host, update, last, &weights).await?;
+                let evaluations = self.rollouts.evaluate(self.host, update, last, &weights).await?;
                 let ended = Instant::now();
                 self.admission.evaluated();
                 self.drop_unused_weights();
-                send(RolloutEvent::Evaluated { reports, ended, seconds: (ended - started).as_secs_f64() });
+                let seconds = (ended - started).as_secs_f64();
+                send(RolloutEvent::Evaluated { evaluations, ended, seconds });
             }
             Action::Draw { part } => {
                 let StepPart { step, lane } = part;

@@ -9,7 +9,9 @@ use pl_dsl::workflow::{Curriculum, Evaluation, Rise, Train};
 use pl_inference::EngineStats;
 use pl_record::versions::RecordedVersions;
 use pl_record::{TraceFile, Traces};
-use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutProgress, SPAN_TARGET, TaskSource, Trace};
+use pl_rollout::{
+    EpisodeFailure, EpisodeSetup, RolloutBatch, RolloutProgress, SPAN_TARGET, TaskSource, Trace,
+};
 use pl_trainer::Learner;
 use pl_types::{EpisodeId, TaskKey, Transition};
 use serde_json::{Map, Value, json};
@@ -30,6 +32,13 @@ use super::alternation::Alternation;
 use super::cursor::ScenarioCursor;
 use super::step_times::EpisodeTime;
 use super::step_weights::StepWeights;
+
+/// An evaluation of a run.
+pub(super) struct PlayedEvaluation {
+    pub report: EvaluationReport,
+    /// For `failures.jsonl`.
+    pub failures: Vec<EpisodeFailure>,
+}
 
 /// Rollouts of one training step.
 pub(super) struct PlayedStep {
@@ -260,8 +269,8 @@ impl Rollouts {
         step: u64,
         last: bool,
         weights: &StepWeights,
-    ) -> Result<Vec<EvaluationReport>, Error> {
-        let mut reports = Vec::new();
+    ) -> Result<Vec<PlayedEvaluation>, Error> {
+        let mut all_played = Vec::new();
         let all = self.evaluations.iter().enumerate();
         for (index, (evaluation, source)) in all.filter(|(_, (e, _))| is_due(e, step, last)) {
             let in_flight = self.train.episodes as usize;
@@ -276,10 +285,10 @@ impl Rollouts {
                 tracing::info_span!(target: SPAN_TARGET, "evaluation", step, evaluation = evaluation.name);
             let playing =
                 play_round((setup, &player), evaluation, source, &round, update, keep).instrument(span);
-            let (report, _) = playing.await?;
-            reports.push(report);
+            let (report, batch) = playing.await?;
+            all_played.push(PlayedEvaluation { report, failures: batch.failures });
         }
-        Ok(reports)
+        Ok(all_played)
     }
 
     /// Returns the title of a part of a step, for progress bars: with the names of its scenarios if there are several parts.
@@ -326,23 +335,18 @@ impl Rollouts {
                 if let Some(file) = file {
                     traces.write(file, &batch.traces)?;
                 }
-                if let Some(failure) = batch.failures.first() {
-                    let message = failure.describe();
-                    host.notify(Notice::Faults {
-                        count: batch.failures.len(),
-                        first: message.lines().next().unwrap_or_default().to_owned(),
-                        run,
-                        episode: failure.episode.clone(),
-                    });
+                if let Some(notice) = Notice::faults(&batch.failures, Some(&run)) {
+                    host.notify(notice);
                 }
                 Ok(batch)
             }
-            Err(pl_rollout::Error::NoEpisode { traces: lost, episodes, step, cause }) => {
+            Err(pl_rollout::Error::NoEpisode { traces: lost, episodes, step, cause, failures }) => {
                 if let Some(file) = file {
                     traces.write(file, &lost)?;
                 }
                 let episode = lost.first().map(|trace| EpisodeId::from_key(&trace.key));
-                let source = pl_rollout::Error::NoEpisode { traces: Vec::new(), episodes, step, cause };
+                let traces = Vec::new();
+                let source = pl_rollout::Error::NoEpisode { traces, episodes, step, cause, failures };
                 Err(failed(source, Some(run), episode))
             }
             Err(source) => Err(failed(source, None, None)),

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use pl_run::replay::Replayer;
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Error, ResumeOptions, RunEnding, RunOptions, StopRequest, TrainingRun,
-    last_checkpoint, select_device,
+    CheckedWorkflow, ClusterOptions, ClusterServer, DevicePreference, Error, ResumeOptions, RunEnding,
+    RunOptions, ServerAddress, Session, SessionOptions, StopRequest, TrainingRun, last_checkpoint,
+    select_device,
 };
 
 use crate::support::{Workflow, host, metrics, parse, resume};
@@ -52,6 +53,46 @@ fn a_second_writer_learns_who_holds_the_folder() {
     assert_eq!(files(&root), before);
     drop(first);
     assert_eq!(resume(&root, &[]).unwrap(), RunEnding::Done);
+}
+
+#[test]
+fn weights_of_a_missing_folder_and_of_a_run_without_a_checkpoint_are_errors_that_say_so() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let run = workflow.run(&["train.steps=1"]);
+    fs::remove_dir_all(run.join("checkpoints")).unwrap();
+    let host = host();
+    let device = select_device(&host, DevicePreference::Cpu).unwrap();
+    let checked = CheckedWorkflow::open(&host, &workflow.file, &[]).unwrap();
+    let open = |checkpoint| {
+        let options = SessionOptions { checkpoint: Some(checkpoint), ..SessionOptions::default() };
+        Session::open(&host, &checked, device, &options).err().unwrap().to_string()
+    };
+    assert_eq!(open(run.clone()), format!("{} has no checkpoint yet", run.display()));
+    let missing = workflow.path("nope");
+    assert!(open(missing.clone()).starts_with(&format!("there is no folder {}:", missing.display())));
+}
+
+#[test]
+fn a_run_that_can_not_start_leaves_its_folder_as_it_was() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let (host, device) = (host(), select_device(&host(), DevicePreference::Cpu).unwrap());
+    let checked = CheckedWorkflow::open(&host, &workflow.file, &parse(&["train.steps=1"])).unwrap();
+    // Nothing listens on the port of a listener that was closed.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = ServerAddress { url: format!("nats://{closed}"), ..ServerAddress::default() };
+    let cluster = ClusterOptions { server: ClusterServer::Address(address), ..ClusterOptions::default() };
+    let (missing, used) = (workflow.path("missing"), workflow.path("used"));
+    fs::create_dir(&used).unwrap();
+    fs::write(used.join("note"), "mine").unwrap();
+    for root in [&missing, &used] {
+        let options =
+            RunOptions { folder: Some(root.clone()), cluster: cluster.clone(), ..RunOptions::default() };
+        let error = TrainingRun::start(&host, &checked, device, &options).err().unwrap().to_string();
+        assert!(error.contains(&closed.to_string()), "{error}");
+    }
+    assert!(!missing.exists());
+    assert_eq!(files(&used).into_keys().collect::<Vec<_>>(), ["note"]);
+    assert_eq!(workflow.try_run("used", &["train.steps=1"]).unwrap(), RunEnding::Done);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The outer loop, as its metrics show it.
 
+use std::path::Path;
+
 use pl_run::{Error, Progress, RunEnding};
 use serde_json::Value;
 
@@ -104,6 +106,43 @@ fn lost_episodes_of_an_evaluation_count_as_not_solved() {
         assert!((success - line["pass@1"].as_f64().unwrap()).abs() < 1e-12, "{line}");
     }
     assert!(lost > 0, "no episode was lost");
+    // Every fault is a line, and counted.
+    let failures = failures(&run);
+    for line in metrics(&run, "evaluation") {
+        let id =
+            |failure: &Value| failure["episode"].as_str().unwrap().parse::<pl_types::EpisodeId>().unwrap();
+        let own = failures.iter().filter(|failure| {
+            id(failure).evaluation.as_deref() == line["name"].as_str() && failure["step"] == line["step"]
+        });
+        assert_eq!(line["failures"].as_u64().unwrap(), own.count() as u64, "{line}");
+    }
+    let faults =
+        |kind| metrics(&run, kind).iter().map(|line| line["failures"].as_u64().unwrap()).sum::<u64>();
+    assert!(faults("evaluation") > 0);
+    assert_eq!(failures.len() as u64, faults("evaluation") + faults("step"));
+}
+
+#[test]
+fn the_faults_of_a_step_without_an_episode_are_recorded() {
+    let workflow = Workflow::new("flat-l3.mas", "");
+    // The evaluation of the untrained team, and the first step of a run without one.
+    for limits in [&["held_out.limit=2"][..], &["held_out.every=0"]] {
+        let all_fail = ["train.steps=1", "train.faults=redraw", "board.trap=1"];
+        let name = limits[0].replace(['.', '='], "-");
+        let error = workflow.try_run(&name, &[&all_fail, limits].concat()).unwrap_err();
+        assert!(error.to_string().contains("episodes of step"), "{error}");
+        let failures = failures(&workflow.path(&name));
+        assert!(!failures.is_empty(), "{limits:?}");
+        assert!(
+            failures.iter().all(|failure| failure["cause"].as_str().is_some_and(|cause| !cause.is_empty()))
+        );
+    }
+}
+
+/// Returns the lines of a run's `failures.jsonl`.
+fn failures(run: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(run.join("failures.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]

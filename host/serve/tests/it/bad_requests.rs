@@ -1,5 +1,8 @@
 //! Requests that are refused: the status, the kind and the field of the error.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use pl_serve::{ServerConfig, ServerLimits};
 use serde_json::{Value, json};
 
@@ -58,8 +61,30 @@ fn every_kind_of_bad_request_gets_an_error_of_openai_s_form() {
     let long = "x ".repeat(500);
     let body = json!({ "model": "letters", "prompt": long });
     assert_error(&server.post("/v1/completions", &body), 400, invalid, Some("max_tokens"), "shorten it");
-    let body = json!({ "model": "letters", "prompt": "" });
-    assert_error(&server.post("/v1/completions", &body), 400, invalid, None, "empty");
+    for (prompt, param) in [(json!(""), "prompt"), (json!(["Hi", ""]), "prompt[1]")] {
+        for stream in [false, true] {
+            let body = json!({ "model": "letters", "prompt": prompt, "stream": stream });
+            assert_error(&server.post("/v1/completions", &body), 400, invalid, Some(param), "empty");
+        }
+    }
+    let body = json!({ "model": "letters", "token_ids": [] });
+    assert_error(&server.post("/inference/v1/generate", &body), 400, invalid, Some("token_ids"), "empty");
+    for (prompt, param) in [(json!([99999]), "prompt"), (json!([[1], [99999]]), "prompt[1]")] {
+        for stream in [false, true] {
+            let body = json!({ "model": "letters", "prompt": prompt, "stream": stream });
+            let answered = server.post("/v1/completions", &body);
+            assert_error(&answered, 400, invalid, Some(param), "token 99999 is outside");
+        }
+    }
+    let body = json!({ "model": "letters", "token_ids": [99999] });
+    let answered = server.post("/inference/v1/generate", &body);
+    assert_error(&answered, 400, invalid, Some("token_ids"), "token 99999 is outside");
+    let body = json!({ "model": "letters", "tokens": [1, u32::MAX] });
+    let answered = server.post("/detokenize", &body);
+    assert_error(&answered, 400, invalid, Some("tokens"), "token 4294967295 is outside");
+    let body = json!({ "model": "letters", "prompt": "Hi", "add_special_tokens": true });
+    let answered = server.post("/tokenize", &body);
+    assert_error(&answered, 400, invalid, Some("add_special_tokens"), "not supported");
     let body = json!({ "model": "letters", "prompt": "Hi", "echo": true });
     assert_error(&server.post("/v1/completions", &body), 400, invalid, Some("echo"), "not supported");
     let body = json!({ "prompt": "Hi" });
@@ -141,6 +166,8 @@ fn fields_that_would_change_the_result_are_refused_by_chats_and_completions() {
         ("bad_words", json!(["a"]), json!([])),
         ("allowed_token_ids", json!([1]), json!([])),
         ("add_generation_prompt", json!(false), json!(true)),
+        ("add_special_tokens", json!(true), json!(false)),
+        ("chat_template", json!("{{ messages }}"), Value::Null),
         ("continue_final_message", json!(true), json!(false)),
         ("include_stop_str_in_output", json!(true), json!(false)),
         ("truncate_prompt_tokens", json!(9), json!(0)),
@@ -248,6 +275,25 @@ fn a_body_that_is_too_large_is_refused() {
     let body = json!({ "model": "letters", "prompt": "x".repeat(200) });
     let answered = server.post("/v1/completions", &body);
     assert_error(&answered, 413, "invalid_request_error", None, "larger than");
+}
+
+#[test]
+fn errors_before_a_request_is_read_are_json_too() {
+    let server = Server::start();
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                transfer-encoding: chunked\r\nconnection: close\r\n\r\nno length\r\n";
+    let mut connection = TcpStream::connect(server.address).unwrap();
+    connection.write_all(head.as_bytes()).unwrap();
+    let mut answered = String::new();
+    connection.read_to_string(&mut answered).unwrap();
+    let (head, body) = answered.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 400") && head.contains("content-type: application/json"), "{head}");
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["error"]["type"], "invalid_request_error");
+    assert!(body["error"]["message"].as_str().unwrap().contains("body"), "{body}");
+
+    let answered = server.post("/pause?clear_cache=maybe", &json!({}));
+    assert_error(&answered, 400, "invalid_request_error", None, "clear_cache");
 }
 
 #[test]

@@ -90,6 +90,9 @@ fn a_stream_has_what_the_whole_response_has() {
     let last = events.pop().unwrap();
     assert_eq!(last["usage"], whole["usage"]);
     assert_eq!(last["choices"], json!([]));
+    let prompts: Vec<&Value> = events.iter().filter_map(|event| event.get("prompt_token_ids")).collect();
+    assert_eq!(prompts, [&whole["prompt_token_ids"]; 2]);
+    assert_eq!(events[0]["prompt_token_ids"], whole["prompt_token_ids"]);
     for index in 0..2_usize {
         let parts: Vec<&Value> = events
             .iter()

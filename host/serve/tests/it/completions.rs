@@ -80,3 +80,23 @@ fn a_stream_of_several_prompts_ends_with_the_usage_of_all() {
         assert_eq!(parts.last().unwrap()["finish_reason"], whole["choices"][index]["finish_reason"]);
     }
 }
+
+#[test]
+fn the_first_chunk_of_each_completion_has_the_ids_of_its_prompt() {
+    let server = Server::start();
+    let ids = |text: &str| json!(server.tokenizer.encode(text).unwrap());
+    let prompts = ["Hi", "Hello"];
+    let mut body = json!({
+        "model": "letters", "prompt": prompts, "n": 2, "max_tokens": 3, "stream": true, "return_token_ids": true,
+    });
+    let events = server.post(PATH, &body).events();
+    for index in 0..4_usize {
+        let mut choices =
+            events.iter().map(|event| &event["choices"][0]).filter(|choice| choice["index"] == json!(index));
+        assert_eq!(choices.next().unwrap()["prompt_token_ids"], ids(prompts[index / 2]));
+        assert!(choices.all(|choice| choice.get("prompt_token_ids").is_none()));
+    }
+    body["return_token_ids"] = json!(false);
+    let events = server.post(PATH, &body).events();
+    assert!(events.iter().all(|event| event["choices"][0].get("prompt_token_ids").is_none()));
+}

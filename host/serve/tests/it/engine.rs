@@ -72,6 +72,11 @@ impl Generate for Scripted {
             let reason = "`top_p` is 0; it must be above 0 and at most 1".into();
             return Err(GenerateError::Request { policy: request.policy, parameter: Some("top_p"), reason });
         }
+        if let Some(id) = request.prompt.iter().find(|id| **id > 9999) {
+            running.ended = true;
+            let reason = format!("token {id} is outside the model's vocabulary of 9999");
+            return Err(GenerateError::Request { policy: request.policy, parameter: Some("prompt"), reason });
+        }
         if request.policy == CALLING {
             running.ended = true;
             return Ok(request.seeds.iter().enumerate().map(|(index, _)| call(index, &request)).collect());

@@ -41,9 +41,21 @@ fn text_becomes_tokens_and_text_again() {
     assert_eq!(body["tokens"], json!(server.tokenizer.encode("Hi there").unwrap()));
     assert_eq!(body["count"], body["tokens"].as_array().unwrap().len());
     assert_eq!(body["max_model_len"], 100);
+    assert!(body.get("token_strs").is_none());
     let text = server.post("/detokenize", &json!({ "model": "letters", "tokens": body["tokens"] })).json();
     assert_eq!(text["prompt"], "Hi there");
     let messages = json!([{ "role": "user", "content": "Hi" }]);
     let body = server.post("/tokenize", &json!({ "model": "letters", "messages": messages })).json();
     assert_eq!(body["tokens"], json!(server.tokenizer.encode("user: Hi\nassistant: ").unwrap()));
+    let body = json!({ "model": "letters", "prompt": "Hi Hi", "return_token_strs": true });
+    let body = server.post("/tokenize", &body).json();
+    let written: Vec<&str> =
+        body["token_strs"].as_array().unwrap().iter().map(|token| token.as_str().unwrap()).collect();
+    assert_eq!(written.concat(), "Hi\u{120}Hi");
+    assert_eq!(written.len(), body["count"]);
+    let tools = json!([{ "type": "function", "function": { "name": "add" } }]);
+    let messages = json!([{ "role": "user", "content": "Hi" }]);
+    let body = json!({ "model": "calling", "messages": messages, "tools": tools });
+    let body = server.post("/tokenize", &body).json();
+    assert_eq!(body["tokens"], json!(server.tokenizer.encode("add;user: Hi|assistant: ").unwrap()));
 }

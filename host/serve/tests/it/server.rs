@@ -48,13 +48,16 @@ fn a_key_opens_what_it_should() {
     let server = Server::with(config, None);
     let json = ("content-type", "application/json");
     let body = hello().to_string();
-    for wrong in ["Bearer wrong", "secret", "Bearer secre", "Bearer secret2"] {
+    for wrong in ["Bearer wrong", "secret", "Basic secret", "Bearer secre", "Bearer secret2", "Bearer"] {
         let answered = server.send("/v1/completions", &body, &[json, ("authorization", wrong)]);
         assert_eq!(answered.status, 401, "{wrong}");
         assert_eq!(answered.json()["error"]["type"], "authentication_error");
     }
-    let answered = server.send("/v1/completions", &body, &[json, ("authorization", "Bearer secret")]);
-    assert_eq!(answered.status, 200);
+    // The name of a scheme has no case.
+    for right in ["Bearer secret", "bearer secret"] {
+        let answered = server.send("/v1/completions", &body, &[json, ("authorization", right)]);
+        assert_eq!(answered.status, 200, "{right}");
+    }
     assert_eq!(server.get("/v1/models").status, 401);
     assert_eq!(server.get("/metrics").status, 401);
     assert_eq!(server.get("/health").status, 200);
@@ -149,4 +152,15 @@ fn metrics_count_requests_and_tokens() {
     ] {
         assert!(answered.text.lines().any(|found| found == line), "{line} is missing in\n{}", answered.text);
     }
+}
+
+#[test]
+fn metrics_count_the_tokens_of_a_stream_that_is_cut_off() {
+    let server = Server::start();
+    let connection = connect(&server, &endless(&server, true));
+    let has = |line: &str| server.get("/metrics").text.lines().any(|found| found == line);
+    wait_until(|| has("pl_host_generation_tokens_total 4"));
+    drop(connection);
+    wait_until(|| server.engine.cancelled.load(Ordering::SeqCst) == 1);
+    assert!(has("pl_host_generation_tokens_total 4") && has("pl_host_prompt_tokens_total 1"));
 }

@@ -154,6 +154,37 @@ async fn a_refused_request_is_not_sent_again() {
     generate_all(&fleet, 0..3).await;
 }
 
+#[tokio::test]
+async fn a_server_without_quota_ends_the_request_with_its_message() {
+    let server = Server::start(Script { fault: Some(Fault::NoQuota), every: 1, ..Script::default() }).await;
+    let (fleet, _) = connect(config(&[&server]), Vec::new()).await;
+    let mut one = request(1);
+    one.seeds.truncate(1);
+    let error = fleet.unwrap().generate(&one).await.unwrap_err();
+    assert!(error.to_string().contains("refused with status 429: You exceeded your quota"), "{error}");
+    assert_eq!(server.state.completions.load(std::sync::atomic::Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_that_is_busy_for_long_pauses_with_the_reason() {
+    let fault = Some(Fault::Status(429, Some(60)));
+    let server = Server::start(Script { fault, every: 1, ..Script::default() }).await;
+    let (fleet, events) = connect(config(&[&server]), Vec::new()).await;
+    let (fleet, one) = (fleet.unwrap(), request(1));
+    let reported = async {
+        while events.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        completions = fleet.generate(&one) => panic!("{completions:?}"),
+        () = reported => {}
+    }
+    let events = events.lock().unwrap();
+    let [FleetEvent::Paused { reason, .. }] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(*reason, format!("server {} is busy (status 429): not now", server.address));
+}
+
 /// Resident set of this process in bytes.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();

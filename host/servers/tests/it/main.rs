@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test crate: a panic is how a test fails")]
 
 mod adapters;
+mod chats;
 mod faults;
 mod probes;
 mod scripted;

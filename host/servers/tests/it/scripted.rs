@@ -27,6 +27,8 @@ pub enum Fault {
     HalfAnswer,
     /// This status, with this `Retry-After` in seconds.
     Status(u16, Option<u64>),
+    /// Status 429, because what was paid for is used up.
+    NoQuota,
     /// A log-probability is missing.
     MissingLogprob,
     /// A completion is missing.
@@ -58,6 +60,8 @@ pub struct Script {
     pub weights: bool,
     /// Time that a completion takes.
     pub delay: Duration,
+    /// Answer to conversations.
+    pub chat: Value,
 }
 
 #[derive(Default)]
@@ -228,6 +232,7 @@ async fn answer(path: &str, body: &[u8], script: &Script, state: &State) -> Opti
                 ok(json!({ "results": [null] }))
             }
         }
+        "/v1/chat/completions" => ok(script.chat.clone()),
         "/inference/v1/generate" => {
             let model = body["model"].as_str().unwrap();
             if state.asleep.load(Ordering::SeqCst) > 0 {
@@ -279,6 +284,10 @@ async fn complete(body: &Value, script: &Script, state: &State) -> Option<Reply>
         Some(Fault::Hangs) => std::future::pending().await,
         Some(Fault::Status(status, retry_after)) => {
             return Some((status, retry_after, json!({ "detail": "not now" }), false));
+        }
+        Some(Fault::NoQuota) => {
+            let error = json!({ "message": "You exceeded your quota", "code": "insufficient_quota" });
+            return Some((429, None, json!({ "error": error }), false));
         }
         Some(Fault::MissingLogprob) => drop(content.pop()),
         Some(Fault::OutsideVocabulary) => {

@@ -73,7 +73,7 @@ impl Trainer {
             Some((policy, adapter))
         }) else {
             let problem = format!(
-                "it has an earlier adapter of policy `{name}`, but the policy has no adapter in this workflow; resume with the workflow that wrote it"
+                "it has an earlier adapter of policy `{name}`, but the policy has no adapter in this workflow; it is that of another run: use the workflow that wrote it"
             );
             return Err(Error::Checkpoint { path, problem });
         };

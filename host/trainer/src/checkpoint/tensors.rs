@@ -37,7 +37,7 @@ pub(super) fn check_bytes(path: &Path, bytes: u64, largest: u64) -> Result<(), E
         return Ok(());
     }
     let problem = format!(
-        "it has {bytes} bytes, but the tensors of the workflow take at most {largest}; resume with the workflow that wrote it"
+        "it has {bytes} bytes, but the tensors of the workflow take at most {largest}; it is that of another run: use the workflow that wrote it"
     );
     Err(Error::Checkpoint { path: path.to_path_buf(), problem })
 }
@@ -64,7 +64,7 @@ pub(super) fn restore_tensors(
     for (name, mut tensor) in own {
         let Some(value) = saved.remove(&name).filter(|value| value.size() == tensor.size()) else {
             let problem = format!(
-                "it has no tensor `{name}` of shape {:?}; resume with the workflow that wrote it",
+                "it has no tensor `{name}` of shape {:?}; it is that of another run: use the workflow that wrote it",
                 tensor.size()
             );
             return Err(Error::Checkpoint { path: path.to_path_buf(), problem });
@@ -75,7 +75,7 @@ pub(super) fn restore_tensors(
         None => Ok(()),
         Some(name) => {
             let problem = format!(
-                "it has a tensor `{name}` that the policy does not have; resume with the workflow that wrote it"
+                "it has a tensor `{name}` that the policy does not have; it is that of another run: use the workflow that wrote it"
             );
             Err(Error::Checkpoint { path: path.to_path_buf(), problem })
         }

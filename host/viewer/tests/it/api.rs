@@ -70,6 +70,23 @@ fn episodes_are_filtered_sorted_and_searched() {
 }
 
 #[test]
+fn errors_of_parameters_are_json() {
+    let runs = tempfile::tempdir().unwrap();
+    example(runs.path(), "math", 0);
+    let server = Server::start(runs.path());
+    for (path, problem) in [
+        ("/api/log?run=math&log=zz", "unknown variant `zz`"),
+        ("/api/log?run=math&log=metrics&offset=-1", "invalid digit"),
+        ("/api/curves?run=math&log=metrics", "missing field"),
+    ] {
+        let refused = server.get(path);
+        assert_eq!(refused.status, 400, "{path}");
+        let error = refused.json()["error"].as_str().unwrap().to_owned();
+        assert!(error.contains(problem), "{path}: {error}");
+    }
+}
+
+#[test]
 fn rewards_are_weighed_by_the_scenario_of_their_own_episode() {
     let runs = tempfile::tempdir().unwrap();
     let root = example(runs.path(), "mix", 0);

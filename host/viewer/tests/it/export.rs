@@ -209,3 +209,19 @@ fn a_folder_without_a_run_is_an_error() {
     let result = export(folder.path(), ExportFormat::Episodes, &Letters, &mut Vec::new());
     assert!(matches!(result, Err(Error::NoRuns { .. })), "{result:?}");
 }
+
+#[test]
+fn a_run_without_its_lock_file_is_exported_with_a_warning() {
+    let runs = tempfile::tempdir().unwrap();
+    let run = example(runs.path(), "math", 0);
+    std::fs::remove_file(run.join("lock.json")).unwrap();
+    for format in [ExportFormat::Episodes, ExportFormat::Trajectories] {
+        let exported = export(&run, format, &Letters, &mut Vec::new()).unwrap();
+        assert!(exported.lines > 0);
+        assert!(
+            exported.problems.iter().any(|problem| problem.contains("lock.json")),
+            "{:?}",
+            exported.problems
+        );
+    }
+}

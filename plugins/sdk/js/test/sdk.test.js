@@ -62,7 +62,70 @@ test("a default is a copy for each call", () => {
 test("an exception names its place", () => {
   const episode = play(whole, "place", { task: { size: 1 }, settings: { must: null } });
   assert.throws(() => episode.act({ a: "break" }), /place\.apply: TypeError: .*sdk\.test\.js:\d+/);
-  assert.throws(() => episode.act({ a: "nan" }), /the facts of place has no JSON form: share is NaN/);
+  assert.throws(() => episode.act({ a: "nan" }), /cannot write the facts of place as JSON: share is NaN/);
+});
+
+/** Calls a function whose item returns `value`. */
+function call(hook, value) {
+  const give = () => value;
+  const odd = { start: () => ({}), view: give, apply: give, draw: give, tasks: give, ...(hook === "start" && { start: give }) };
+  const talker = { prompt: give, callTools: give, parse: give };
+  const { Episode, tasks } = plugin({ environments: { odd } }).environments;
+  const { agents, rewards } = plugin({ agents: { talker }, rewards: { judge: { score: give } } });
+  const task = { id: "1", data: "{}" };
+  const outcome = { done: false, truncated: false, facts: "{}", evidence: "null" };
+  const start = () => Episode.start("odd", "{}", task, 0n);
+  return {
+    tasks: () => tasks("odd", "{}", "train", 0n, 1, 1),
+    start,
+    view: () => start().view("a"),
+    apply: () => start().apply([]),
+    draw: () => start().draw("text"),
+    prompt: () => agents.prompt("talker", "{}", "{}", { agent: "a", visit: 0 }),
+    callTools: () => agents.callTools("talker", "{}", "{}", []),
+    score: () => rewards.score("judge", "{}", { task, actions: [], outcome }),
+  }[hook]();
+}
+
+test("a result of another shape is named", () => {
+  const cyclic = {};
+  cyclic.own = cyclic;
+  const score = { agent: "a", reward: 0.5, success: true };
+  for (const [hook, value, words] of [
+    ["tasks", undefined, "odd.tasks returned undefined, expected a list"],
+    ["tasks", ["a"], 'odd.tasks returned a list whose `[0]` is "a", expected { id, data }'],
+    ["tasks", [{ data: 1 }], "odd.tasks returned a list whose `[0].id` is undefined, expected a string"],
+    ["start", null, "odd.start returned null, expected an object"],
+    ["apply", undefined, "odd.apply returned undefined, expected { done, truncated, facts, evidence }"],
+    ["apply", { done: "no" }, 'odd.apply returned an object whose `done` is "no", expected true or false or undefined'],
+    ["draw", 5, "odd.draw returned 5, expected a string or undefined"],
+    ["view", 1n, "cannot write the view of odd as JSON: "],
+    ["view", cyclic, "cannot write the view of odd as JSON: "],
+    ["view", { word: "a\ud83d" }, "cannot write the view of odd as JSON: word has half of a surrogate pair"],
+    ["prompt", "text", 'talker.prompt returned "text", expected { messages, tools, stop } or undefined'],
+    ["prompt", request(5), "whose `messages[0].parts[0].text` is 5, expected a string"],
+    ["prompt", request("a\ud83d"), "`messages[0].parts[0].text` is \"a\\ud83d\", expected text without half of a surrogate pair"],
+    ["prompt", { messages: [{ role: "user", parts: [{}] }] }, "`messages[0].parts[0]` is an object, expected a string, { text }"],
+    ["prompt", { messages: [{ role: "bot", parts: "" }] }, '`messages[0].role` is "bot", expected a role'],
+    ["prompt", request("?", { stop: "\n" }), '`stop` is "\\n", expected a list or undefined'],
+    ["callTools", 7, "talker.callTools returned 7, expected a list or undefined"],
+    ["score", undefined, "judge.score returned undefined, expected { team, local, success }"],
+    ["score", { team: 1, success: true }, "judge.score returned an object whose `local` is undefined, expected a list"],
+    ["score", { team: "1", local: [], success: true }, '`team` is "1", expected a number'],
+    ["score", { team: 1, local: [score, null], success: true }, "`local[1]` is null, expected { agent, reward, success }"],
+  ]) {
+    const says = (error) => error instanceof Refusal && error.payload.kind === "internal" && error.message.includes(words);
+    assert.throws(() => call(hook, value), says, words);
+  }
+});
+
+test("results of each shape pass", () => {
+  assert.deepEqual(call("apply", {}), { done: false, truncated: false, facts: "{}", evidence: "null" });
+  assert.deepEqual(call("tasks", [{ id: "1", data: 2 }]), [{ id: "1", data: "2" }]);
+  assert.deepEqual([call("draw", null), call("prompt", null), call("callTools", null)], [undefined, undefined, undefined]);
+  const image = { mime: "image/png", bytes: new Uint8Array() };
+  const { messages, tools, stop } = call("prompt", { messages: [{ role: "user", parts: ["?", { image }] }] });
+  assert.deepEqual([messages[0].parts, tools, stop], [[{ tag: "text", val: "?" }, { tag: "image", val: image }], [], []]);
 });
 
 test("a record that is not JSON is about the task", () => {

@@ -17,15 +17,23 @@ from typing import Any
 def dump(value: Any) -> str:
     """Returns `value` as JSON. Raises ValueError if it has no JSON form (e.g. NaN, or an object other than a dataclass)."""
     try:
-        return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except (TypeError, RecursionError) as error:
+        text = json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text.encode()
+        return text
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        raise ValueError(f"a text has half of a surrogate pair, {half}") from None
+    except RecursionError as error:
         raise ValueError(str(error)) from None
+    except (TypeError, ValueError) as error:
+        # The notes, of Python 3.14 and newer, are the path to the value.
+        raise ValueError("; ".join([str(error), *getattr(error, "__notes__", [])[:4]])) from None
 
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    raise TypeError(f"a {type(value).__name__} has no JSON form")
+    raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def plain(value: Any) -> Any:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import traceback
+from collections.abc import Iterator
 from typing import Any, Callable
 
-from . import codec, schema
-from .errors import Refusal, SettingsError
+from . import codec, returned, schema
+from .errors import Refusal, SettingsError, describe
 from .items import Environment, Plugin
 from .values import (
     Action,
@@ -47,7 +47,7 @@ class Registry:
         """See the contract's `episode.start`."""
         kind = self._find("environment", item)
         read = _settings(kind, settings)
-        return Episode(kind, read, _guarded(f"{item}.start", kind.start, read, task, seed))
+        return Episode(kind, read, _returned(f"{item}.start", kind, kind.start, read, task, seed))
 
     def restore(self, item: str, settings: str, snapshot: bytes) -> Episode:
         """See the contract's `episode.restore`."""
@@ -57,17 +57,24 @@ class Registry:
     def tasks(self, item: str, settings: str, request: TaskRequest) -> list[Task]:
         """See the contract's `tasks`."""
         kind = self._find("environment", item)
-        return _guarded(f"{item}.tasks", kind.tasks, _settings(kind, settings), request)
+
+        def listed(*given: Any) -> Any:
+            tasks = kind.tasks(*given)
+            return list(tasks) if isinstance(tasks, Iterator) else tasks
+
+        return _returned(f"{item}.tasks", list[Task], listed, _settings(kind, settings), request)
 
     def prompt(self, item: str, settings: str, view: str, turn: Turn) -> Request | None:
         """See the contract's `prompt`."""
         kind = self._find("agent", item)
-        return _guarded(f"{item}.prompt", kind.prompt, _settings(kind, settings), _view(kind, view), turn)
+        given = (_settings(kind, settings), _view(kind, view), turn)
+        return _returned(f"{item}.prompt", Request | None, kind.prompt, *given)
 
     def call_tools(self, item: str, settings: str, view: str, calls: list[ToolCall]) -> list[str] | None:
         """See the contract's `call-tools`."""
         kind = self._find("agent", item)
-        return _guarded(f"{item}.call_tools", kind.call_tools, _settings(kind, settings), _view(kind, view), calls)
+        given = (_settings(kind, settings), _view(kind, view), calls)
+        return _returned(f"{item}.call_tools", list[str] | None, kind.call_tools, *given)
 
     def parse(self, item: str, settings: str, view: str, completion: Completion) -> str:
         """See the contract's `parse`."""
@@ -87,7 +94,7 @@ class Registry:
             done,
             truncated,
         )
-        return _guarded(f"{item}.score", kind.score, _settings(kind, settings), transition)
+        return _returned(f"{item}.score", Scores, kind.score, _settings(kind, settings), transition)
 
     def _find(self, kind: str, name: str) -> Any:
         found = getattr(self._plugin, kind + "s").get(name)
@@ -101,8 +108,6 @@ class Episode:
 
     def __init__(self, kind: type[Environment], settings: Any, state: Any) -> None:
         self._name = kind._declared["name"]
-        if not isinstance(state, kind):
-            raise Refusal(f"{self._name}.start returned a {type(state).__name__}, not a {kind.__name__}")
         self._kind, self._settings, self._state = kind, settings, state
 
     def snapshot(self) -> bytes:
@@ -117,9 +122,7 @@ class Episode:
     def apply(self, actions: list[tuple[str, str]]) -> tuple[bool, bool, str, str]:
         """See the contract's `apply`: done, truncated, facts and evidence."""
         read = _actions(self._kind, actions)
-        outcome = _guarded(f"{self._name}.apply", self._state.apply, self._settings, read)
-        if not isinstance(outcome, Outcome):
-            raise Refusal(f"{self._name}.apply returned a {type(outcome).__name__}, not an Outcome")
+        outcome = _returned(f"{self._name}.apply", Outcome, self._state.apply, self._settings, read)
         facts = _write(outcome.facts if outcome.facts is not None else {}, f"the facts of {self._name}")
         evidence = _write(outcome.evidence, f"the evidence of {self._name}")
         return outcome.done, outcome.truncated, facts, evidence
@@ -131,7 +134,7 @@ class Episode:
 
     def draw(self, form: DrawingForm) -> str | None:
         """See the contract's `draw`."""
-        return _guarded(f"{self._name}.draw", self._state.draw, self._settings, form)
+        return _returned(f"{self._name}.draw", str | None, self._state.draw, self._settings, form)
 
 
 def _settings(kind: Any, text: str) -> Any:
@@ -169,7 +172,15 @@ def _write(value: Any, what: str) -> str:
     try:
         return codec.dump(value)
     except ValueError as error:
-        raise Refusal(f"{what} has no JSON form: {error}") from None
+        raise Refusal(f"cannot write {what} as JSON: {error}") from None
+
+
+def _returned(what: str, kind: Any, function: Callable, *arguments: Any) -> Any:
+    """Calls the function and checks the type of its result."""
+    value = _guarded(what, function, *arguments)
+    if problem := returned.mismatch(value, kind):
+        raise Refusal(f"{what} returned {problem}")
+    return value
 
 
 def _guarded(what: str, function: Callable, *arguments: Any) -> Any:
@@ -178,8 +189,6 @@ def _guarded(what: str, function: Callable, *arguments: Any) -> Any:
         return function(*arguments)
     except Refusal:
         raise
-    except Exception as error:
-        # Not `extract_tb`: it reads the source from disk, which traps in a component.
-        frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)][1:]
-        way = " < ".join(f"{code.co_filename}:{line} {code.co_name}" for code, line in reversed(frames))
-        raise Refusal(f"{what}: {type(error).__name__}: {error} ({way})") from None
+    # SystemExit too: it would end the component.
+    except (Exception, SystemExit) as error:
+        raise Refusal(f"{what}: {describe(error, skipped=1)}") from None

@@ -1,6 +1,7 @@
 """Tests of the SDK: reading of values, error messages, and descriptions of items for the host."""
 
 import json
+import sys
 import unittest
 from dataclasses import dataclass
 from typing import Literal
@@ -8,15 +9,24 @@ from typing import Literal
 from pl_sdk import (
     Action,
     Agent,
+    AgentScore,
     DrawingForm,
     Environment,
+    Image,
+    Message,
     Outcome,
     Plugin,
     Refusal,
     Request,
+    Reward,
+    Role,
+    Scores,
     SettingsError,
     Task,
     TaskError,
+    TaskRequest,
+    Text,
+    Tool,
     codec,
     fact,
     policies,
@@ -81,6 +91,39 @@ class Mute(Agent, name="mute"):
         return None
 
 
+class Odd(Environment, name="odd"):
+    """Returns the value of `RESULT`, or calls it."""
+
+    tasks = start = apply = view = draw = lambda *given: RESULT() if callable(RESULT) else RESULT
+
+
+class Talker(Agent, name="talker"):
+    prompt = call_tools = staticmethod(lambda *given: RESULT)
+
+
+class Judge(Reward, name="judge"):
+    score = staticmethod(lambda *given: RESULT)
+
+
+def call(hook, value):
+    """Calls a function whose item returns `value`."""
+    global RESULT
+    RESULT = Odd()
+    registry = Registry(Plugin(environments=[Odd], agents=[Talker], rewards=[Judge]))
+    episode = registry.start("odd", "{}", Task("1", "{}"), 0)
+    RESULT = value
+    return {
+        "tasks": lambda: registry.tasks("odd", "{}", TaskRequest("train", 0, 1, 1)),
+        "start": lambda: registry.start("odd", "{}", Task("1", "{}"), 0),
+        "apply": lambda: episode.apply([]),
+        "view": lambda: episode.view("a"),
+        "draw": lambda: episode.draw(DrawingForm.TEXT),
+        "prompt": lambda: registry.prompt("talker", "{}", "{}", None),
+        "call_tools": lambda: registry.call_tools("talker", "{}", "{}", []),
+        "score": lambda: registry.score("judge", "{}", Task("1", "{}"), [], (False, False, "{}", "null")),
+    }[hook]()
+
+
 REGISTRY = Registry(Plugin(environments=[Place], agents=[Mute]))
 SETTINGS = '{"must":"b"}'
 
@@ -130,8 +173,59 @@ class Items(unittest.TestCase):
         self.assertRegex(str(caught.exception), r"place\.apply: KeyError: 'z' \(.*test_sdk\.py:\d+ apply\)")
 
     def test_what_has_no_json_form_is_refused(self):
-        self.refused(Refusal, "the facts of place has no JSON form", start().apply, [("a", '{"word":"nan"}')])
-        self.refused(ValueError, "a set has no JSON form", codec.dump, {1})
+        self.refused(Refusal, "cannot write the facts of place as JSON", start().apply, [("a", '{"word":"nan"}')])
+        self.refused(ValueError, "set has no JSON form", codec.dump, {1})
+        self.refused(ValueError, "half of a surrogate pair, '\\ud83d'", codec.dump, {"text": "a\ud83d"})
+        deep = []
+        deep.append(deep)
+        self.refused(ValueError, "", codec.dump, deep)
+
+    def test_a_result_of_another_type_is_named(self):
+        message, score = Message(Role.USER, "?"), AgentScore("a", 0.5, True)
+        for hook, value, words in [
+            ("tasks", None, "odd.tasks returned None, expected list[Task]"),
+            ("tasks", ["a"], "odd.tasks returned a list whose `[0]` is 'a' (str), expected Task"),
+            ("start", None, "odd.start returned None, expected Odd"),
+            ("apply", ({}, {}), "odd.apply returned a tuple, expected Outcome"),
+            ("apply", Outcome({}, done="no"), "an Outcome whose `done` is 'no' (str), expected bool"),
+            ("draw", b"", "odd.draw returned a bytes, expected str or None"),
+            ("prompt", "text", "talker.prompt returned 'text' (str), expected Request or None"),
+            ("prompt", Request.user(5), "a Request whose `messages[0].parts` is 5 (int), expected str or list["),
+            ("prompt", Request([message, Message(Role.USER, [Text("a\ud83d")])]), "`messages[1].parts[0].text` is 'a\\ud83d' (str)"),
+            ("prompt", Request([Message("user", "?")]), "`messages[0].role` is 'user' (str), expected Role"),
+            ("prompt", Request([message], stop="\n"), "`stop` is '\\n' (str), expected list[str]"),
+            ("call_tools", [7], "talker.call_tools returned a list whose `[0]` is 7 (int), expected str"),
+            ("score", None, "judge.score returned None, expected Scores"),
+            ("score", Scores("1.0", [], True), "a Scores whose `team` is '1.0' (str), expected float"),
+            ("score", Scores(1, [score, None], True), "a Scores whose `local[1]` is None, expected AgentScore"),
+            ("score", Scores(1, [AgentScore("a", 1, "yes")], True), "`local[0].success` is 'yes' (str), expected bool"),
+        ]:
+            with self.subTest(words):
+                self.refused(Refusal, words, call, hook, value)
+
+    def test_results_of_each_type_pass(self):
+        for hook, value in [
+            ("tasks", (Task.new("1", {}),)),
+            ("tasks", lambda: (Task.new(name, {}) for name in "ab")),
+            ("draw", None),
+            ("prompt", None),
+            ("prompt", Request([Message(Role.USER, [Text("?"), Image("image/png", b"")])], [Tool("t", "", {})], ["\n"])),
+            ("call_tools", None),
+            ("score", Scores(True, (AgentScore("a", 1, True),), False)),
+        ]:
+            with self.subTest(hook):
+                call(hook, value)
+
+    def test_an_exit_and_a_recursion_are_errors_of_a_readable_length(self):
+        self.refused(Refusal, "odd.view: SystemExit: 3", call, "view", lambda: sys.exit(3))
+
+        def recurse():
+            recurse()
+
+        with self.assertRaises(Refusal) as caught:
+            call("view", recurse)
+        self.assertRegex(str(caught.exception), r"RecursionError: .* recurse < … \d+ more < .*")
+        self.assertLess(len(str(caught.exception)), 2000)
 
     def test_items_describe_themselves(self):
         (kind, name, doc, schema, facts), mute = REGISTRY.describe()

@@ -17,7 +17,7 @@ use crate::training::loop_events::{LoopEvent, RolloutEvent};
 use crate::training::loop_state::StepAhead;
 use crate::training::metrics_lines::{evaluation_line, step_line};
 use crate::training::pace::LearnerResult;
-use crate::training::rollouts::PlayedStep;
+use crate::training::rollouts::{PlayedEvaluation, PlayedStep};
 use crate::training::step_times::{EpisodeColumns, LearnerTimes, StepTimes, milliseconds};
 
 impl OuterLoop<'_> {
@@ -83,7 +83,8 @@ impl OuterLoop<'_> {
         let wait = (first - free).as_secs_f64();
         let train = last.saturating_duration_since(first).as_secs_f64();
         self.trained_until = last;
-        let publish = played.published.iter().map(|(_, seconds)| seconds).sum();
+        // A sum of no numbers would be -0.
+        let publish = played.published.iter().fold(0.0, |sum, (_, seconds)| sum + seconds);
         let published = played.published.iter().map(|(end, seconds)| clock.part("publish", *end, *seconds));
         let untrained = std::mem::take(&mut self.untrained_times);
         let parts = [
@@ -117,23 +118,27 @@ impl OuterLoop<'_> {
         if !self.is_evaluation_due(step) {
             return Ok(None);
         }
-        let reports = loop {
-            if let Some(LoopEvent::Rollout(RolloutEvent::Evaluated { reports, ended, seconds })) =
+        let evaluations = loop {
+            if let Some(LoopEvent::Rollout(RolloutEvent::Evaluated { evaluations, ended, seconds })) =
                 self.next_event()?
             {
                 times.seconds.evaluate = seconds;
                 times.timeline.push(self.clock.part("evaluate", ended, seconds));
-                break reports;
+                break evaluations;
             }
         };
-        for report in &reports {
+        for PlayedEvaluation { report, failures } in &evaluations {
+            for failure in failures {
+                self.folder.failures.append(failure)?;
+            }
             let line = evaluation_line(step, report);
             self.folder.append_metrics(step, &line)?;
             self.report(Some(&report.name), &line, times.seconds);
         }
         let scoring = self.rollouts.scoring_evaluations();
         let scores = || {
-            let own = reports.iter().filter(|report| scoring.iter().any(|one| one.name == report.name));
+            let reports = evaluations.iter().map(|one| &one.report);
+            let own = reports.filter(|report| scoring.iter().any(|one| one.name == report.name));
             own.map(|report| report.success)
         };
         let is_scored = scores().next().is_some();

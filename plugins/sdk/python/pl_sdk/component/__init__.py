@@ -15,8 +15,9 @@ from wit_world.imports import retrieval as host_retrieval
 from wit_world.imports import sandbox as host_sandbox
 from wit_world.imports import types
 
+from . import output
 from .. import host, retrieval, sandbox
-from ..errors import Refusal, SettingsError, TaskError
+from ..errors import Refusal, SettingsError, TaskError, describe
 from ..items import Plugin
 from ..registry import Registry
 
@@ -30,6 +31,7 @@ def serve(plugin: Plugin) -> None:
     # This reports settings and facts of unsupported types now, while the component is built.
     _registry.describe()
     host.current = _Host
+    output.close()
 
 
 def registry() -> Registry:
@@ -46,7 +48,7 @@ class _Host:
 
     @staticmethod
     def write_log(level: str, message: str) -> None:
-        host_log.write(host_log.Level[level.upper()], message)
+        host_log.write(host_log.Level[level.upper()], _unicode(message))
 
     @staticmethod
     def run_jobs(jobs: list[sandbox.Job]) -> list[sandbox.Verdict]:
@@ -79,7 +81,7 @@ class _Host:
 
 
 def answer(function: Callable, *arguments: Any) -> Any:
-    """Calls the function. A Refusal becomes the contract's error."""
+    """Calls the function. An exception becomes the contract's error, because any other traps."""
     try:
         return function(*arguments)
     except SettingsError as refusal:
@@ -88,4 +90,11 @@ def answer(function: Callable, *arguments: Any) -> Any:
         kind, message = types.ErrorKind.TASK, str(refusal)
     except Refusal as refusal:
         kind, message = types.ErrorKind.INTERNAL, str(refusal)
-    raise Err(types.Error(kind, message))
+    except BaseException as error:
+        kind, message = types.ErrorKind.INTERNAL, describe(error)
+    raise Err(types.Error(kind, _unicode(message)))
+
+
+def _unicode(text: Any) -> str:
+    """Returns the text with escapes for halves of surrogate pairs."""
+    return str(text).encode(errors="backslashreplace").decode()

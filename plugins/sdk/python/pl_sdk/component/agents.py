@@ -9,15 +9,18 @@ from wit_world.exports import agents
 from . import answer, registry
 from .. import codec
 from ..errors import Refusal
-from ..values import Completion, Finish, Image, Message, Request, Text, ToolCall, Turn
+from ..values import Completion, Finish, Image, Message, Request, Text, Tool, ToolCall, Turn
 
 
 class Agents:
     """See the contract."""
 
     def prompt(self, item: str, settings: str, view: str, turn: Any) -> Any:
-        request = answer(registry().prompt, item, settings, view, Turn(turn.agent, turn.visit))
-        return None if request is None else _request(request)
+        def asked() -> Any:
+            request = registry().prompt(item, settings, view, Turn(turn.agent, turn.visit))
+            return None if request is None else _request(request, item)
+
+        return answer(asked)
 
     def call_tools(self, item: str, settings: str, view: str, calls: list) -> list[str] | None:
         return answer(lambda: registry().call_tools(item, settings, view, [_call(call) for call in calls]))
@@ -26,10 +29,17 @@ class Agents:
         return answer(lambda: registry().parse(item, settings, view, _completion(completion)))
 
 
-def _request(request: Request) -> Any:
-    tools = [agents.Tool(tool.name, tool.description, codec.dump(tool.parameters)) for tool in request.tools]
+def _request(request: Request, item: str) -> Any:
+    tools = [agents.Tool(tool.name, tool.description, _parameters(tool, item)) for tool in request.tools]
     messages = [agents.Message(agents.Role(message.role.value), _parts(message)) for message in request.messages]
     return agents.Request(messages, tools, list(request.stop))
+
+
+def _parameters(tool: Tool, item: str) -> str:
+    try:
+        return codec.dump(tool.parameters)
+    except ValueError as error:
+        raise Refusal(f"cannot write the tool {tool.name} of {item} as JSON: {error}") from None
 
 
 def _parts(message: Message) -> list:

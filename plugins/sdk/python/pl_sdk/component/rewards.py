@@ -18,6 +18,10 @@ class Rewards:
         actions = [(action.agent, action.action) for action in transition.actions]
         outcome = transition.outcome
         whole = (outcome.done, outcome.truncated, outcome.facts, outcome.evidence)
-        scores = answer(registry().score, item, settings, task, actions, whole)
-        local = [rewards.AgentScore(one.agent, float(one.reward), bool(one.success)) for one in scores.local]
-        return rewards.Scores(float(scores.team), local, bool(scores.success))
+
+        def scored() -> Any:
+            scores = registry().score(item, settings, task, actions, whole)
+            local = [rewards.AgentScore(one.agent, float(one.reward), one.success) for one in scores.local]
+            return rewards.Scores(float(scores.team), local, scores.success)
+
+        return answer(scored)

@@ -1,0 +1,49 @@
+//! Conversations with hosted models.
+
+use pl_servers::{ChatRequest, ChatToolCall, ServerKind};
+use pl_types::{Finish, Sampling};
+use serde_json::{Value, json};
+
+use crate::scripted::{Script, Server, config, connect};
+
+fn request() -> ChatRequest {
+    ChatRequest {
+        model: "judge".into(),
+        messages: json!([{ "role": "user", "content": "1 + 1?" }]),
+        tools: json!([{ "type": "function", "function": { "name": "add" } }]),
+        seeds: vec![[7; 32]],
+        max_tokens: 8,
+        sampling: Sampling::default(),
+        stop: Vec::new(),
+    }
+}
+
+async fn chat(choice: Value) -> Result<pl_servers::ChatCompletion, pl_servers::ServerError> {
+    let chat = json!({ "choices": [choice], "usage": { "completion_tokens": 3 } });
+    let server = Server::start(Script { chat, ..Script::default() }).await;
+    let mut config = config(&[&server]);
+    config.kind = ServerKind::OpenAi;
+    config.retries = 0;
+    let (fleet, _) = connect(config, Vec::new()).await;
+    Ok(fleet.unwrap().chat(&request()).await?.remove(0))
+}
+
+#[tokio::test]
+async fn completions_have_text_and_tool_calls() {
+    let function = json!({ "name": "add", "arguments": "{\"a\": 1}" });
+    let calls = json!([{ "id": "call_7", "type": "function", "function": function }]);
+    let message = json!({ "role": "assistant", "content": null, "tool_calls": calls });
+    let completion = chat(json!({ "message": message, "finish_reason": "tool_calls" })).await.unwrap();
+    let call = ChatToolCall { id: Some("call_7".into()), name: "add".into(), arguments: "{\"a\": 1}".into() };
+    assert_eq!((completion.text.as_str(), completion.tool_calls.as_slice()), ("", [call].as_slice()));
+    assert_eq!((completion.finish, completion.tokens), (Finish::Stop, 3));
+
+    let message = json!({ "role": "assistant", "content": "2", "tool_calls": null });
+    let completion = chat(json!({ "message": message, "finish_reason": "length" })).await.unwrap();
+    assert_eq!((completion.text.as_str(), completion.finish), ("2", Finish::Length));
+    assert!(completion.tool_calls.is_empty());
+
+    let message = json!({ "role": "assistant", "content": "" });
+    let error = chat(json!({ "message": message, "finish_reason": "content_filter" })).await.unwrap_err();
+    assert!(error.to_string().contains("`content_filter`, not with"), "{error}");
+}
