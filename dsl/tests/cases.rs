@@ -67,6 +67,22 @@ fn a_param_switches_edges_on_and_off() {
     assert_eq!(conditions("deep=false")[2], json!(null));
 }
 
+/// A second edge to one target is a mistake after one that is always taken, whatever the value of its param.
+#[test]
+fn edges_beside_a_switched_one_have_the_same_mistakes_with_each_value() {
+    let mut source =
+        workflows(&folder("tests/cases")).into_iter().find(|one| one.name == "switched_edges.mas").unwrap();
+    let text = source.text.clone();
+    for edges in ["a -> b when deep\n  a -> b\n  a -> end", "a -> b\n  a -> b when deep"] {
+        source.text = text.replace("a -> b   when deep\n  a -> end when env.agreed\n  a -> a", edges);
+        for given in ["deep=true", "deep=false"] {
+            let checked = check(&source, &[given.parse().unwrap()], &TestCatalog);
+            let codes: Vec<DiagnosticCode> = checked.diagnostics.iter().map(|one| one.code).collect();
+            assert_eq!(codes, [DiagnosticCode::NeverTaken], "{edges} with {given}");
+        }
+    }
+}
+
 /// A workflow in which all uses of a name are replaced has the same meaning.
 #[test]
 fn every_name_can_be_renamed() {

@@ -215,10 +215,18 @@ impl Graph {
                     self.start_lines.push(EdgePlace { span: span(at), is_switched_on });
                 }
                 Endpoint::Node(node) => {
-                    // An edge that several lines share, as in `a -> b -> c` and `a -> b -> d`, is one edge.
-                    if !self.nodes[node].edges.contains(&edge) || edge.when.is_some() {
-                        self.nodes[node].edges.push(edge);
-                        self.lines[node].push(EdgePlace { span: span(at), is_switched_on });
+                    let (edges, places) = (&mut self.nodes[node].edges, &mut self.lines[node]);
+                    // An edge that several lines share, as in `a -> b -> c` and `a -> b -> d`, is one edge. One that is
+                    // switched on stays apart, as it does with another value of its param.
+                    let is_plain = |edge: &Edge, is_switched_on: bool| edge.when.is_none() && !is_switched_on;
+                    let is_shared = is_plain(&edge, is_switched_on)
+                        && edges
+                            .iter()
+                            .zip(&*places)
+                            .any(|(other, place)| *other == edge && is_plain(other, place.is_switched_on));
+                    if !is_shared {
+                        edges.push(edge);
+                        places.push(EdgePlace { span: span(at), is_switched_on });
                     }
                 }
                 Endpoint::End => {}

@@ -1,5 +1,6 @@
-//! Ctrl-C, SIGTERM and SIGHUP, which a closed terminal sends: the first one lets work in progress come to its end, the second one
-//! ends the program at once. SIGHUP is left alone if it is ignored, as `nohup` has it.
+//! Ctrl-C, SIGTERM and SIGHUP, which a closed terminal sends: the first one lets work in progress come to
+//! its end, the second one ends the program at once. SIGHUP is left alone if it is ignored, as `nohup`
+//! has it.
 
 use std::sync::Arc;
 
@@ -35,7 +36,8 @@ pub fn stop_on_signals(
     stop
 }
 
-/// Returns a request that Ctrl-C, SIGTERM or SIGHUP makes, for work that is given up when it is requested. A second signal ends the program.
+/// Returns a request that Ctrl-C, SIGTERM or SIGHUP makes, for work that is given up when it is requested. A
+/// second signal ends the program.
 pub fn give_up_on_signals(app: &App) -> StopRequest {
     let stop = StopRequest::default();
     let request = stop.clone();
@@ -64,8 +66,8 @@ pub fn first_signal(host: &Host) -> impl Future<Output = ()> + Send + 'static {
     }
 }
 
-/// Calls `signalled` at each Ctrl-C, SIGTERM or SIGHUP. If the system refuses, warns of the `consequence` and never calls
-/// it.
+/// Calls `signalled` at each Ctrl-C, SIGTERM or SIGHUP that counts. If the system refuses, warns of the
+/// `consequence` and never calls it.
 fn on_signals(
     host: &Host,
     consequence: &'static str,
@@ -83,21 +85,40 @@ fn on_signals(
             // Keeps what `signalled` owns: the end of a channel would look like a signal.
             return std::future::pending().await;
         };
-        let mut is_stopping = false;
+        let mut signals = Signals::default();
         loop {
             let by = tokio::select! {
+                biased;
                 _ = int.recv() => SignalKind::interrupt(),
                 _ = term.recv() => SignalKind::terminate(),
                 Some(_) = async { hangup.as_mut()?.recv().await } => SignalKind::hangup(),
             };
-            // The end of a session sends it by the system and by the shell, and no user means to end the program at once by it.
-            if by == SignalKind::hangup() && is_stopping {
-                continue;
+            if signals.counts(by) {
+                signalled(by);
             }
-            is_stopping = true;
-            signalled(by);
         }
     });
+}
+
+/// Signals that the program has received.
+#[derive(Default)]
+struct Signals {
+    any: bool,
+    /// True if SIGHUP was the first, and no SIGTERM has followed.
+    only_hangup: bool,
+}
+
+impl Signals {
+    /// Returns true if a signal is the first, or a second one that ends the program at once. The end of a
+    /// session is one request, although the system and the shell send SIGHUP and SIGTERM in any order.
+    fn counts(&mut self, by: SignalKind) -> bool {
+        let is_first = !std::mem::replace(&mut self.any, true);
+        if by == SignalKind::hangup() {
+            self.only_hangup |= is_first;
+            return is_first;
+        }
+        by != SignalKind::terminate() || !std::mem::take(&mut self.only_hangup)
+    }
 }
 
 /// Returns true if the process ignores a signal since its start.
@@ -120,6 +141,19 @@ fn end_at_once() -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_session_is_one_request() {
+        let counted = |all: &[SignalKind]| {
+            let mut signals = Signals::default();
+            all.iter().map(|by| signals.counts(*by)).collect::<Vec<_>>()
+        };
+        let (int, term, hangup) = (SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup());
+        assert_eq!(counted(&[hangup, term, hangup, term]), [true, false, false, true]);
+        assert_eq!(counted(&[term, hangup, term]), [true, false, true]);
+        assert_eq!(counted(&[hangup, hangup, int]), [true, false, true]);
+        assert_eq!(counted(&[int, int]), [true, true]);
+    }
 
     #[test]
     fn an_ignored_signal_is_told_from_others() {

@@ -308,8 +308,8 @@ impl Coordinator {
     }
 
     /// Returns the kinds of processes that work waits for although there are none, with the number of tasks, updates or jobs that
-    /// wait.
-    pub async fn missing_processes(&self) -> Vec<(MissingProcess, u64)> {
+    /// wait: `None` for a kind that the server could not be asked about.
+    pub async fn missing_processes(&self) -> Vec<(MissingProcess, Option<u64>)> {
         let names = &self.shared.names;
         let learner = |own: &LearnerEntry| {
             let queue = LeaseQueue::Learner(own.learner);
@@ -321,7 +321,10 @@ impl Coordinator {
         let queues = std::iter::once(workers).chain(self.learners.iter().map(learner));
         let mut missing = Vec::new();
         for (process, stream, consumer) in queues.chain(self.jobs.as_ref().map(|_| machines)) {
-            missing.extend(self.shared.unserved(&stream, &consumer).await.map(|waiting| (process, waiting)));
+            match self.shared.unserved(&stream, &consumer).await {
+                Some(0) => {}
+                waiting => missing.push((process, waiting)),
+            }
         }
         missing
     }
@@ -393,14 +396,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns the number of messages of a consumer that wait although no process takes any. `None` if there are none, or a process
-    /// is there.
+    /// Returns the number of messages of a consumer that wait although no process takes any: 0 if a process is there. `None` if
+    /// the server could not be asked.
     async fn unserved(&self, stream: &str, consumer: &str) -> Option<u64> {
         let found = self.connection.context.get_consumer_from_stream::<pull::Config, _, _>(consumer, stream);
         let found = found.await.ok()?;
         let info = found.cached_info();
         let is_served = info.num_waiting > 0 || info.num_ack_pending > 0;
-        Some(info.num_pending).filter(|waiting| *waiting > 0 && !is_served)
+        Some(if is_served { 0 } else { info.num_pending })
     }
 
     /// Publishes leases again that the server has lost: neither in the work queue nor with a result. A server that

@@ -92,8 +92,6 @@ pub struct Line {
     /// Number in the file, from 1 on.
     pub number: usize,
     pub text: String,
-    /// Content of `text`.
-    pub record: Map<String, Value>,
 }
 
 /// Reads the lines of a JSONL file that are not blank, with the same rules as [`read_file`].
@@ -104,7 +102,8 @@ pub fn read_lines(source: &SourcePath) -> Result<Vec<Line>, Error> {
     let path = source.path();
     let text = text(source)?;
     let line = |(number, text): (usize, &str)| {
-        Ok(Line { number, text: text.to_owned(), record: line_record(path, number, text)? })
+        line_record(path, number, text)?;
+        Ok(Line { number, text: text.to_owned() })
     };
     numbered_lines(&text).map(line).collect()
 }

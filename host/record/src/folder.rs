@@ -135,6 +135,16 @@ impl RunFolder {
         Self::open_logs(run_lock, LogLengths::default())
     }
 
+    /// Removes what [`RunFolder::create`] and the caller have written since, for a run that can't start. The folder stays if it has
+    /// anything else, and so does what can't be removed.
+    pub fn discard(self) {
+        let root = self.root();
+        for path in ENTRIES.into_iter().chain([RUN_LOCK]).map(|entry| root.join(entry)) {
+            let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        }
+        let _ = fs::remove_dir(root);
+    }
+
     /// Checks that a new run in `root` would overwrite nothing.
     ///
     /// # Errors

@@ -5,48 +5,70 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// Keys whose numbers are positions in a list of the workflow.
-const POSITIONS: [(&str, &str); 7] = [
+const POSITIONS: [(&str, &str); 9] = [
     ("agent", "agents"),
     ("agents", "agents"),
-    ("corpora", "corpora"),
+    ("corpus", "corpora"),
+    ("designer", "designers"),
     ("model", "models"),
     ("plugin", "plugins"),
     ("policy", "policies"),
     ("scenario", "scenarios"),
+    ("server", "servers"),
 ];
+
+/// Keys of values whose own keys are not the workflow's, but those of parameters and plugins.
+const FOREIGN: [&str; 2] = ["params", "settings"];
 
 /// Returns all scalar settings of a resolved workflow by dotted path, such as `policies.coder.lora.rank`. Items of
 /// lists with a name are called by it, also where a setting has their position.
 pub fn settings_by_path(workflow: &Value) -> BTreeMap<String, Value> {
     let mut settings = BTreeMap::new();
-    collect("", workflow, &mut settings);
-    for (path, value) in &mut settings {
-        let key = path.rsplit('.').next().unwrap_or_default();
-        let Some((_, list)) = POSITIONS.iter().find(|(known, _)| *known == key) else { continue };
-        let name = |position: &Value| {
-            let index = usize::try_from(position.as_u64()?).ok()?;
-            workflow.get(list)?.get(index)?.get("name").filter(|name| name.is_string()).cloned()
-        };
-        let named = match &*value {
-            Value::Array(positions) => positions.iter().map(name).collect::<Option<_>>().map(Value::Array),
-            position => name(position),
-        };
-        *value = named.unwrap_or_else(|| value.take());
-    }
+    collect(Some(workflow), ("", ""), workflow, &mut settings);
     settings
 }
 
-fn collect(path: &str, value: &Value, settings: &mut BTreeMap<String, Value>) {
+/// Collects the settings below a path, whose last key in an object is `key`. Positions are named by the items of `workflow`,
+/// and stay if it is `None`.
+fn collect(
+    workflow: Option<&Value>,
+    (path, key): (&str, &str),
+    value: &Value,
+    settings: &mut BTreeMap<String, Value>,
+) {
     let join = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
     match value {
-        Value::Object(fields) => fields.iter().for_each(|(key, value)| collect(&join(key), value, settings)),
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let own = workflow.filter(|_| !FOREIGN.contains(&key.as_str()));
+                collect(own, (&join(key), key), value, settings);
+            }
+        }
         Value::Array(items) if items.iter().any(Value::is_object) => {
             for (index, item) in items.iter().enumerate() {
                 let name = item.get("name").and_then(Value::as_str);
-                collect(&join(&name.map_or_else(|| index.to_string(), str::to_owned)), item, settings);
+                let path = join(&name.map_or_else(|| index.to_string(), str::to_owned));
+                collect(workflow, (&path, key), item, settings);
             }
         }
-        scalar => drop(settings.insert(path.to_owned(), scalar.clone())),
+        scalar => {
+            let named = workflow.and_then(|workflow| named(workflow, key, scalar));
+            settings.insert(path.to_owned(), named.unwrap_or_else(|| scalar.clone()));
+        }
+    }
+}
+
+/// Returns the names of the items at positions of a list of the workflow. Returns `None` if a key has no positions, or one of the
+/// items no name.
+fn named(workflow: &Value, key: &str, value: &Value) -> Option<Value> {
+    let (_, list) = POSITIONS.iter().find(|(known, _)| *known == key)?;
+    let name = |position: &Value| {
+        let index = usize::try_from(position.as_u64()?).ok()?;
+        workflow.get(list)?.get(index)?.get("name").filter(|name| name.is_string()).cloned()
+    };
+    match value {
+        Value::Array(positions) => positions.iter().map(name).collect::<Option<_>>().map(Value::Array),
+        position => name(position),
     }
 }
 
@@ -70,6 +92,28 @@ mod tests {
             (&settings["agents.coder.plugin"], &settings["evaluations.test.scenario"]),
             (&7.into(), &0.into())
         );
+    }
+
+    #[test]
+    fn numbers_of_plugins_and_parameters_are_no_positions() {
+        let workflow = serde_json::json!({
+            "params": { "agents": 0 },
+            "policies": [{ "name": "first", "server": 0 }],
+            "servers": [{ "name": "vllm" }],
+            "corpora": [{ "name": "wiki" }],
+            "designers": [{ "name": "architect" }],
+            "agents": [{ "name": "settings", "policy": 0, "settings": { "policy": 0, "deep": { "agents": [0] } } }],
+            "scenarios": [{ "designer": 0, "environment": { "corpus": [0], "settings": { "agents": 0 } } }],
+        });
+        let settings = settings_by_path(&workflow);
+        assert_eq!(settings["policies.first.server"], "vllm");
+        assert_eq!(settings["scenarios.0.designer"], "architect");
+        assert_eq!(settings["scenarios.0.environment.corpus"], serde_json::json!(["wiki"]));
+        assert_eq!(settings["agents.settings.policy"], "first");
+        assert_eq!(settings["agents.settings.settings.deep.agents"], serde_json::json!([0]));
+        let own =
+            ["params.agents", "agents.settings.settings.policy", "scenarios.0.environment.settings.agents"];
+        assert!(own.iter().all(|path| settings[*path] == 0), "{settings:?}");
     }
 
     #[test]

@@ -85,13 +85,13 @@ impl TaskFile {
         let path = source.path();
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let mut tasks = Vec::new();
-        for Line { number, text, record } in pl_data::read_lines(&source)? {
+        for Line { number, text } in pl_data::read_lines(&source)? {
             let task = Task { id: format!("{stem}:{number}"), data: text };
             let started = environment.start(&task, 0, [0; 32], &CallLog::default()).await;
             started.map_err(|fault| Error::Record {
                 path: path.to_path_buf(),
                 line: number,
-                message: format!("{}{}", fault.cause, fields_of(&record, &fault.cause)),
+                message: format!("{}{}", fault.cause, fields_of(&task.data, &fault.cause)),
             })?;
             tasks.push(task);
         }
@@ -133,7 +133,8 @@ impl TaskFile {
 
 /// Returns a record's fields in words, to follow the reason for which an environment refused it. Empty if there is none, or the
 /// reason has them.
-fn fields_of(record: &Map<String, Value>, reason: &str) -> String {
+fn fields_of(record: &str, reason: &str) -> String {
+    let record: Map<String, Value> = serde_json::from_str(record).unwrap_or_default();
     let has_null = record.values().any(Value::is_null);
     if record.is_empty() || !has_null && record.keys().all(|name| reason.contains(name.as_str())) {
         return String::new();
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_refused_record_is_described_by_its_fields() {
-        let fields = |record: Value, reason: &str| fields_of(record.as_object().unwrap(), reason);
+        let fields = |record: Value, reason: &str| fields_of(&record.to_string(), reason);
         let record = json!({ "prompt": "1 + 1?", "target": 2 });
         assert_eq!(fields(record.clone(), "no answer"), "; the record has prompt, target");
         assert_eq!(fields(record, "no answer; this one has: prompt, target"), "");

@@ -21,7 +21,7 @@ pub(crate) mod note;
 mod oracle;
 mod splits;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -102,15 +102,16 @@ pub struct AdversaryResult {
     pub strategy: Strategy,
     /// One of its answers: the last agent's, to the first task.
     pub example: String,
+    /// Number of episodes, with those that failed in every attempt.
     pub episodes: usize,
-    /// Share of the episodes that succeeded.
+    /// Share of the episodes that succeeded, of those that came to an end.
     pub success: f64,
     /// Mean over episodes and agents of the sum of an agent's rewards.
     pub reward: f64,
     /// The same over the tasks that were not solved under any limit on visits: with the workflow's limit, and with those
     /// of [`LONGER`]. `None` if there is no such task.
     pub unsolved: Option<[f64; 3]>,
-    /// Number of episodes that a fault of a plugin ended.
+    /// Number of episodes in which a plugin failed, also if a later attempt went well.
     pub faults: usize,
     /// Description of the first of these faults.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -256,11 +257,11 @@ impl AdversaryResult {
         AdversaryResult {
             strategy: player.strategy,
             example: player.example.or_else(completed).unwrap_or_default(),
-            episodes: batch.episodes.len(),
+            episodes: batch.episodes.len() + batch.lost,
             success: mean(batch.episodes.iter().map(|one| f64::from(one.success))),
             reward: mean_return(batch, |_| true),
             unsolved: is_unsolved.then(|| all.map(|batch| mean_return(batch, unsolved))),
-            faults: batch.failures.len(),
+            faults: faulty_episodes(batch),
             fault: batch.failures.first().map(|failure| {
                 // Errors of plugins may go on with a backtrace.
                 failure.describe().lines().next().unwrap_or_default().to_owned()
@@ -282,6 +283,11 @@ impl AdversaryResult {
             }
         }
     }
+}
+
+/// Returns the number of episodes with a fault, of which several attempts may have one.
+fn faulty_episodes(batch: &RolloutBatch) -> usize {
+    batch.failures.iter().map(|failure| (failure.task, failure.sample)).collect::<BTreeSet<_>>().len()
 }
 
 /// Returns the mean, over the episodes of the tasks that `wanted` accepts and their agents, of the sum of an agent's
@@ -426,7 +432,7 @@ impl<'a> AuditSetup<'a> {
             success,
             unsolvable: 1.0 - solvable,
             reward: mean_return(&batch, |_| true),
-            faults: batch.failures.len(),
+            faults: faulty_episodes(&batch),
         };
         Ok((result, batch))
     }

@@ -384,7 +384,7 @@ impl fmt::Display for Notice {
             Notice::Fleet(FleetEvent::ServerDown { server, reason }) => {
                 write!(
                     f,
-                    "warning: {server} has failed several times in a row: {reason}; it gets only tries until it works again"
+                    "warning: {server} has failed several times in a row: {reason}; it gets single requests until one succeeds"
                 )
             }
             Notice::Fleet(FleetEvent::ServerBack { server }) => write!(f, "{server} works again"),

@@ -1,9 +1,5 @@
 //! Run folders of new and of resumed runs: nothing is overwritten or deleted without the user's consent.
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use pl_record::{Lock, RunFolder};
@@ -14,41 +10,8 @@ use crate::origin::mark_as_own;
 use crate::progress::Notice;
 use crate::stored::StoredWorkflow;
 
-/// Entries that the folder of a new run had before the run was created. `None` if there was no folder.
-pub(crate) struct EntriesBefore(Option<BTreeSet<OsString>>);
-
-impl EntriesBefore {
-    fn of(root: &Path) -> Result<EntriesBefore, Error> {
-        match names(root) {
-            Ok(names) => Ok(EntriesBefore(Some(names))),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(EntriesBefore(None)),
-            Err(source) => {
-                Err(pl_record::Error::Io { action: "read", path: root.to_path_buf(), source }.into())
-            }
-        }
-    }
-
-    /// Removes what a run that could not start has put into its folder, so that the corrected command can use the same one. What
-    /// can't be removed stays.
-    pub fn restore(&self, root: &Path) {
-        let Some(before) = &self.0 else {
-            let _ = fs::remove_dir_all(root);
-            return;
-        };
-        for name in names(root).unwrap_or_default().difference(before) {
-            let path = root.join(name);
-            let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-        }
-    }
-}
-
-/// Returns the names of a folder's entries.
-fn names(folder: &Path) -> std::io::Result<BTreeSet<OsString>> {
-    fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect()
-}
-
 /// Creates the folder of a new run: `folder`, or the first of `runs/NAME`, `runs/NAME-2`, … that no other
-/// process takes at the same time. Returns it with what it had before.
+/// process takes at the same time.
 ///
 /// # Errors
 /// If `folder` has files that a run would overwrite, or can't be written.
@@ -58,17 +21,16 @@ pub(crate) fn create(
     text: &str,
     stored: &StoredWorkflow,
     lock: &Lock,
-) -> Result<(RunFolder, EntriesBefore), Error> {
-    let (created, before) = loop {
+) -> Result<RunFolder, Error> {
+    let created = loop {
         let root = folder.map_or_else(|| default_folder(&stored.workflow.name), Path::to_path_buf);
-        let before = EntriesBefore::of(&root);
         match RunFolder::create(&root, text, stored, lock) {
             Err(taken) if folder.is_none() && is_taken(&taken) => {}
-            created => break (created.map_err(Error::RunFolder)?, before?),
+            created => break created.map_err(Error::RunFolder)?,
         }
     };
     mark(host, created.root());
-    Ok((created, before))
+    Ok(created)
 }
 
 /// Returns true if another process has created the folder meanwhile.

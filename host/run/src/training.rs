@@ -144,8 +144,7 @@ impl<'h> TrainingRun<'h> {
         let repeated = recorded.map(repeat).transpose()?;
         note::warn(host, checked);
         let stored = StoredWorkflow::new(checked, &session);
-        let (folder, before) =
-            run_folder::create(host, options.folder.as_deref(), &checked.text, &stored, &lock)?;
+        let folder = run_folder::create(host, options.folder.as_deref(), &checked.text, &stored, &lock)?;
         let (earlier, state) = (Vec::new(), LoopState::default());
         let start = || {
             folder.write_json("plan.json", &RunPlan::new(host, checked, device).to_json())?;
@@ -153,8 +152,14 @@ impl<'h> TrainingRun<'h> {
             let place = (folder.root(), state.step);
             cluster_of(host, checked, &session, (&stored, &lock), place, &options.cluster)
         };
-        // Nothing was played: a server that could not be reached, say, leaves no run.
-        let cluster = start().inspect_err(|_| before.restore(folder.root()))?;
+        let cluster = match start() {
+            Ok(cluster) => cluster,
+            // Nothing was played: a server that could not be reached, say, leaves no run.
+            Err(error) => {
+                folder.discard();
+                return Err(error);
+            }
+        };
         rollouts.keep_traces(folder.traces());
         Ok(TrainingRun {
             host,

@@ -51,7 +51,7 @@ pub(crate) async fn completions(
                 Some("structured_outputs") if has_format => {
                     ApiError { param: Some("response_format".to_owned()), ..error }
                 }
-                _ => error,
+                _ => error.with_prompt("messages"),
             })
         }
         Asked::Team(team) => episode::play(&service, team, chat).await,
@@ -184,7 +184,7 @@ async fn stream_completion(
                 let usage = include_usage.then(|| envelope.usage_chunk(usage(prompt, tokens)));
                 endings.chain(usage).collect()
             }
-            Generated::Failed(error) => vec![error.to_json()],
+            Generated::Failed(error) => vec![error.with_prompt("messages").to_json()],
         };
         futures::stream::iter(values)
     });

@@ -64,7 +64,14 @@ impl Prompts {
         match self {
             Prompts::Text(text) => Ok(vec![model.encode(&text)?.into()]),
             Prompts::Tokens(ids) => Ok(vec![ids.into()]),
-            Prompts::Texts(texts) => texts.iter().map(|text| Ok(model.encode(text)?.into())).collect(),
+            Prompts::Texts(texts) => texts
+                .iter()
+                .enumerate()
+                .map(|(index, text)| {
+                    let encoded = model.encode(text);
+                    Ok(encoded.map_err(|error| error.with_prompt(&format!("prompt[{index}]")))?.into())
+                })
+                .collect(),
             Prompts::TokenLists(lists) => Ok(lists.into_iter().map(Into::into).collect()),
         }
     }

@@ -154,12 +154,18 @@ async fn with_error_form(response: Response) -> Response {
     if !is_error || kind.is_some_and(|kind| kind == response::JSON) {
         return response;
     }
-    if status == StatusCode::PAYLOAD_TOO_LARGE {
-        let message = "the body is larger than this server takes";
-        return ApiError::with_status(status, message).into_response();
-    }
-    let text = axum::body::to_bytes(response.into_body(), LONGEST_ERROR).await.unwrap_or_default();
-    ApiError::with_status(status, String::from_utf8_lossy(&text)).into_response()
+    let (mut parts, body) = response.into_parts();
+    let text = axum::body::to_bytes(body, LONGEST_ERROR).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let message = match status {
+        StatusCode::PAYLOAD_TOO_LARGE => "the body is larger than this server takes",
+        _ if text.is_empty() => status.canonical_reason().unwrap_or_default(),
+        _ => &text,
+    };
+    let (formed, body) = ApiError::with_status(status, message).into_response().into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.extend(formed.headers);
+    Response::from_parts(parts, body)
 }
 
 fn model_card(service: &Service, name: &str) -> Value {

@@ -26,7 +26,7 @@ pub(crate) struct Health {
     /// Waiting times of the failures in a row.
     delays: Option<ExponentialBackoff>,
     resume_at: Option<Instant>,
-    /// Time of the first refusal since the last success.
+    /// Time of the first refusal since the last success, of those that followed each other.
     refuses_since: Option<Instant>,
     /// True while a request finds out if the server works again.
     on_trial: bool,
@@ -110,8 +110,16 @@ impl Health {
 
     /// Reports a refusal of a server that works. Returns true unless the request began before an earlier one.
     pub(crate) fn refuse(&mut self, epoch: u64, wait: Option<Duration>, now: Instant) -> bool {
-        self.refuses_since.get_or_insert(now);
-        self.pause(epoch, wait, now)
+        let until = self.resume_at;
+        let is_new = self.pause(epoch, wait, now);
+        if is_new {
+            // A server that nobody asked for a while may have worked in between.
+            if until.is_some_and(|until| now - until > LONGEST_BUSY) {
+                self.refuses_since = None;
+            }
+            self.refuses_since.get_or_insert(now);
+        }
+        is_new
     }
 
     fn pause(&mut self, epoch: u64, wait: Option<Duration>, now: Instant) -> bool {
@@ -201,5 +209,19 @@ mod tests {
         assert!(!health.is_unavailable(), "a request of before the last refusal was answered");
         health.refuse(health.epoch(), Some(2 * LONGEST_BUSY), now);
         assert!(health.is_unavailable() && !health.is_down(), "it says so itself");
+    }
+
+    #[test]
+    fn refusals_long_after_each_other_are_not_one() {
+        let (mut health, mut now) = (health(), Instant::now());
+        let first = health.epoch();
+        health.refuse(first, Some(MS), now);
+        health.succeed(first);
+        health.refuse(first, Some(MS), now);
+        for _ in 0..2 {
+            now += 2 * LONGEST_BUSY;
+            health.refuse(health.epoch(), Some(MS), now);
+            assert!(!health.is_unavailable());
+        }
     }
 }

@@ -80,12 +80,13 @@ struct MessageToolCall {
 #[derive(Deserialize)]
 struct CalledFunction {
     name: String,
-    arguments: String,
+    /// Some servers leave it out for a function without parameters.
+    arguments: Option<String>,
 }
 
 impl From<MessageToolCall> for ChatToolCall {
     fn from(MessageToolCall { id, function }: MessageToolCall) -> Self {
-        Self { id, name: function.name, arguments: function.arguments }
+        Self { id, name: function.name, arguments: function.arguments.unwrap_or_default() }
     }
 }
 
@@ -222,6 +223,17 @@ impl Dialect for OpenAi {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_may_have_no_arguments() {
+        for function in [json!({ "name": "now" }), json!({ "name": "now", "arguments": null })] {
+            let call: MessageToolCall =
+                serde_json::from_value(json!({ "id": "1", "function": function })).unwrap();
+            let expected =
+                ChatToolCall { id: Some("1".into()), name: "now".into(), arguments: String::new() };
+            assert_eq!(ChatToolCall::from(call), expected);
+        }
+    }
 
     #[test]
     fn requests_have_what_openai_takes_and_no_more() {

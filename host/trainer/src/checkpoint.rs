@@ -40,6 +40,10 @@ use crate::error::Error;
 use crate::trainer::Trainer;
 
 const PREFIX: &str = "step-";
+
+/// End of messages about a checkpoint that does not fit the workflow.
+const OTHER_WORKFLOW: &str = "the checkpoint is from another workflow; use the one that wrote it";
+
 const BEST: &str = "best";
 
 /// A checkpoint on disk.

@@ -97,7 +97,8 @@ pub fn export(
     }
     let weights = weights(&run);
     let mut exported = Exported { lines: 0, problems: Vec::new() };
-    let mut writer = Writer::new(format, &run, &mut exported.problems, out)?;
+    let mut unknown_version = None;
+    let mut writer = Writer::new(format, &run, &mut unknown_version, out)?;
     for file in Traces::for_run(&run.root).files()? {
         let indexed = IndexedFile { run: run.root.clone(), file };
         let mut failure = None;
@@ -123,6 +124,10 @@ pub fn export(
         }
     }
     writer.finish()?;
+    // Nothing is lost by it where no line names the version.
+    if exported.lines > 0 {
+        exported.problems.extend(unknown_version);
+    }
     Ok(exported)
 }
 
@@ -133,11 +138,11 @@ enum Writer<'w, W: Write + Send> {
 }
 
 impl<'w, W: Write + Send> Writer<'w, W> {
-    /// `problems` gets the reason for which the version of the run is unknown.
+    /// `unknown_version` gets the reason for which the version of the run is unknown.
     fn new(
         format: ExportFormat,
         run: &'w FoundRun,
-        problems: &mut Vec<String>,
+        unknown_version: &mut Option<String>,
         out: &'w mut W,
     ) -> Result<Self, Error> {
         if format == ExportFormat::Table {
@@ -147,7 +152,7 @@ impl<'w, W: Write + Send> Writer<'w, W> {
         let team = workflow.get("name").and_then(Value::as_str).unwrap_or(&run.name).to_owned();
         let version = RunFolder::read_lock(&run.root).map_or_else(
             |error| {
-                problems.push(error.to_string());
+                *unknown_version = Some(error.to_string());
                 "unknown".to_owned()
             },
             |lock| lock.version,

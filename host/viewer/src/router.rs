@@ -97,10 +97,14 @@ async fn with_error_form(response: Response) -> Response {
     if !is_error || kind.is_some_and(|kind| kind == "application/json") {
         return response;
     }
-    let text = axum::body::to_bytes(response.into_body(), LONGEST_ERROR).await.unwrap_or_default();
+    let (mut parts, body) = response.into_parts();
+    let text = axum::body::to_bytes(body, LONGEST_ERROR).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let message = if text.is_empty() { status.canonical_reason().unwrap_or_default() } else { &text };
-    json_response(status, &json!({ "error": message }))
+    let (formed, body) = json_response(status, &json!({ "error": message })).into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.extend(formed.headers);
+    Response::from_parts(parts, body)
 }
 
 /// Token in the address that the program prints.

@@ -61,8 +61,8 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
         const outcome = returned(what, this.item.apply(this.state, this.settings, actions.map(readAction)), OUTCOME);
         const { done, truncated, facts = {}, evidence = null } = outcome;
         return {
-          done: done ?? false,
-          truncated: truncated ?? false,
+          done: Boolean(done),
+          truncated: Boolean(truncated),
           facts: json(facts, `the facts of ${this.name}`),
           evidence: json(evidence, `the evidence of ${this.name}`),
         };
@@ -102,8 +102,9 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
       prompt(name, settings, view, turn) {
         const item = find("agent", name);
         return guarded(`${name}.prompt`, (what) => {
-          const asked = item.prompt(settingsOf(item, name, settings), JSON.parse(view), turn);
-          return returned(what, asked, REQUEST) ? wireRequest(asked, name) : undefined;
+          // `condition && request(…)` skips the turn, too.
+          const asked = item.prompt(settingsOf(item, name, settings), JSON.parse(view), turn) || undefined;
+          return returned(what, asked, REQUEST) && wireRequest(asked, name);
         });
       },
 
@@ -139,7 +140,9 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
             facts: JSON.parse(facts),
             evidence: JSON.parse(evidence),
           };
-          return returned(what, item.score(settingsOf(item, name, settings), transition), SCORES);
+          const scores = returned(what, item.score(settingsOf(item, name, settings), transition), SCORES);
+          const local = scores.local.map((score) => ({ ...score, success: Boolean(score.success) }));
+          return { ...scores, local, success: Boolean(scores.success) };
         });
       },
     },
@@ -202,6 +205,7 @@ function json(value, what) {
     throw new Refusal(`cannot write ${what} as JSON: ${why}`);
   };
   const replacer = (key, inner) => {
+    if (!key.isWellFormed()) refuse(`the name ${JSON.stringify(key)} has half of a surrogate pair`);
     // JSON.stringify would write null, and the number would be lost silently.
     if (typeof inner === "number" && !Number.isFinite(inner)) refuse(`${key || "it"} is ${inner}`);
     if (typeof inner === "string" && !inner.isWellFormed()) refuse(`${key || "it"} has half of a surrogate pair`);

@@ -15,7 +15,8 @@ const text = {
     return value.isWellFormed() ? undefined : { path, part: value, name: "text without half of a surrogate pair" };
   },
 };
-const flag = simple("true or false", (value) => typeof value === "boolean");
+// `match && …` gives null, and 0 and 1 are common; a text such as "no" is a mistake.
+const flag = simple("true or false", (value) => value === null || ["boolean", "number"].includes(typeof value));
 const number = simple("a number", (value) => typeof value === "number");
 const bytes = simple("a Uint8Array", (value) => value instanceof Uint8Array);
 const any = simple("anything", () => true);
@@ -44,7 +45,7 @@ const optional = (shape) => ({
   name: `${shape.name} or undefined`,
   find(value, path) {
     const found = value == null ? undefined : shape.find(value, path);
-    return found?.path === path ? { ...found, name: this.name } : found;
+    return found?.path === path && found.name === shape.name ? { ...found, name: this.name } : found;
   },
 });
 

@@ -96,7 +96,7 @@ fn jobs_wait_for_a_machine_and_are_counted() {
         let verdict = send(&jobs, b"early");
         tokio::time::sleep(LEASE * 3).await;
         assert!(!verdict.is_finished());
-        assert_eq!(coordinator.missing_processes().await, [(MissingProcess::SandboxMachine, 1)]);
+        assert_eq!(coordinator.missing_processes().await, [(MissingProcess::SandboxMachine, Some(1))]);
         let machine = server.machine("a").await;
         let status =
             || SandboxStatus { sandbox: "a".into(), program: "0".into(), slots: 1, running: 0, done: 7 };

@@ -154,7 +154,7 @@ fn tasks_wait_for_a_worker_and_are_counted() {
             })
             .collect();
         tokio::time::sleep(LEASE).await;
-        assert_eq!(coordinator.missing_processes().await, [(MissingProcess::Worker, 3)]);
+        assert_eq!(coordinator.missing_processes().await, [(MissingProcess::Worker, Some(3))]);
         let worker = play(server.worker("a").await, 1);
         for one in playing {
             assert!(one.await.unwrap().is_ok());

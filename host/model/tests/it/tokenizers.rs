@@ -122,7 +122,6 @@ fn smollm2() {
     equals_reference("smollm2", &gguf(&path).tokenizer);
 }
 
-/// A step that writes `factor` characters for one.
 #[test]
 fn tokens_have_their_bytes_within_a_text() {
     let bytes_of = |tokenizer: &Tokenizer, text: &str| -> Vec<u8> {
@@ -156,6 +155,7 @@ fn tokens_have_their_bytes_within_a_text() {
     assert_eq!(pieces.token_bytes(2), [0x9F]);
 }
 
+/// A step that writes `factor` characters for one.
 fn replacement(factor: usize) -> Value {
     json!({ "type": "Replace", "pattern": { "String": "a" }, "content": "a".repeat(factor) })
 }

@@ -126,7 +126,7 @@ impl Audit {
         findings
     }
 
-    /// Returns the finding that nothing was tested, because every episode of every adversary ended with a fault.
+    /// Returns the finding that nothing was tested, because every episode of every adversary had a fault.
     fn judge_faults(&self) -> Option<Finding> {
         let is_faulty = |own: &AdversaryResult| own.faults > 0 && own.faults >= own.episodes;
         let all_fail = self.rewards.is_none() && !self.adversaries.is_empty();

@@ -28,7 +28,7 @@ pub struct OracleResult {
     pub unsolvable: f64,
     /// Mean over episodes and agents of the sum of an agent's rewards.
     pub reward: f64,
-    /// Number of episodes that a fault of a plugin ended.
+    /// Number of episodes in which a plugin failed, also if a later attempt went well.
     pub faults: usize,
 }
 

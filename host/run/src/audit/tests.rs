@@ -1,3 +1,6 @@
+use pl_rollout::EpisodeFailure;
+use pl_types::{EpisodeId, StreamKey};
+
 use super::judge::judge_oracle;
 use super::leaks::Leak;
 use super::*;
@@ -57,9 +60,37 @@ fn an_audit_whose_every_episode_fails_has_a_defect() {
     // One adversary's episodes came to their end.
     let played = result(Strategy::Random, 0.0, Some([0.0; 3]));
     assert_eq!(judge(vec![faulty(Strategy::Empty), played]), [Look, Ok]);
+    // Four of ten episodes of each failed.
+    let partly = |strategy| AdversaryResult { faults: 4, ..result(strategy, 0.0, Some([0.0; 3])) };
+    assert_eq!(judge(vec![partly(Strategy::Empty), partly(Strategy::Echo)]), [Look, Look, Ok]);
     let scored = Audit { rewards: Some((0.0, 0.0)), ..audit(vec![faulty(Strategy::Empty)], Vec::new()) };
     let findings = scored.judge(&[], true);
     assert!(findings.iter().all(|finding| finding.severity != Defect), "{findings:?}");
+}
+
+#[test]
+fn faults_are_counted_by_episodes_and_not_by_attempts() {
+    // Every attempt of task 0 fails, and the first one of task 1.
+    let mut batch = RolloutBatch::default();
+    for (task, attempt) in [(0, 0), (0, 1), (0, 2), (1, 0)] {
+        let key = StreamKey { seed: 0, phase: Phase::Play, step: 0, task, sample: 0, attempt };
+        batch.failures.push(EpisodeFailure {
+            episode: EpisodeId::from_key(&key),
+            step: 0,
+            task,
+            task_id: String::new(),
+            sample: 0,
+            attempt,
+            node_visit: 0,
+            branch: None,
+            agent: None,
+            stage: String::new(),
+            cause: String::new(),
+            reproducible: true,
+            is_task_refused: false,
+        });
+    }
+    assert_eq!(faulty_episodes(&batch), 2);
 }
 
 fn oracle(success: f64, reward: f64) -> OracleResult {

@@ -1,6 +1,7 @@
 //! A cluster on this machine: a server, workers, learners and a sandbox that end with the run.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -135,6 +136,8 @@ fn attach(commands: &AttachedCommands, inner: &Command) -> Command {
         }
         None => (Command::new(inner.get_program()), inner.get_args()),
     };
+    // Signals of the terminal are for the run, which stops the others when it no longer needs them.
+    command.process_group(0);
     command.args(own).envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command
 }
@@ -146,4 +149,22 @@ fn visible_cards() -> Vec<String> {
     let named: Vec<String> = named.split(',').filter(|card| !card.is_empty()).map(str::to_owned).collect();
     let all = if named.is_empty() { (0..devices).map(|card| card.to_string()).collect() } else { named };
     if all.len() > 1 { all } else { Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attached_processes_get_no_signals_of_the_terminal() {
+        let (attached, worker, learner, sandbox) = Default::default();
+        let commands = AttachedCommands { attached, worker, learner, sandbox };
+        let mut inner = Command::new("cat");
+        inner.arg("/proc/self/stat");
+        let output = attach(&commands, &inner).output().unwrap();
+        let stat = String::from_utf8(output.stdout).unwrap();
+        // Process, name, state, parent, process group.
+        let fields: Vec<&str> = stat.split_whitespace().collect();
+        assert_eq!(fields[0], fields[4], "{stat}");
+    }
 }

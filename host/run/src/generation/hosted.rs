@@ -153,6 +153,10 @@ fn to_openai(mut messages: Vec<Value>) -> Vec<Value> {
             });
             let calls: Vec<Value> = calls.collect();
             ids = calls.iter().map(|call| call["id"].clone()).collect();
+            // OpenAI refuses an empty list.
+            if calls.is_empty() {
+                continue;
+            }
             let before = text.split(CALL[0]).next().unwrap_or_default().trim_end();
             message["content"] = if before.is_empty() { Value::Null } else { json!(before) };
             message["tool_calls"] = json!(calls);
@@ -216,6 +220,17 @@ mod tests {
         ]);
         assert_eq!(json!(sent), expected);
         assert!(with_calls(String::new(), &given[1..2]).starts_with("<tool_call>{"));
+    }
+
+    #[test]
+    fn an_answer_without_calls_is_sent_as_it_is() {
+        let call = r#"<tool_call>{"name": "now", "arguments": {}}</tool_call>"#;
+        let messages = vec![
+            json!({ "role": "assistant", "content": call }),
+            json!({ "role": "assistant", "content": "first <tool_call>that is no call" }),
+            json!({ "role": "tool", "content": "noon" }),
+        ];
+        assert_eq!(to_openai(messages.clone()), messages);
     }
 
     #[test]

@@ -461,9 +461,9 @@ impl OuterLoop<'_> {
         if let Err(Error::Rollout { source, .. }) = &event
             && let pl_rollout::Error::NoEpisode { failures, .. } = &**source
         {
-            // No step or evaluation will have them.
-            for failure in failures {
-                self.folder.failures.append(failure)?;
+            // No step or evaluation will have them. The event's error is the one to report, also on a full disk.
+            if let Err(error) = failures.iter().try_for_each(|failure| self.folder.failures.append(failure)) {
+                tracing::warn!(%error, "the failures of episodes were not written");
             }
         }
         let played = match event? {

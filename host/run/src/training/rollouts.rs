@@ -285,7 +285,13 @@ impl Rollouts {
                 tracing::info_span!(target: SPAN_TARGET, "evaluation", step, evaluation = evaluation.name);
             let playing =
                 play_round((setup, &player), evaluation, source, &round, update, keep).instrument(span);
-            let (report, batch) = playing.await?;
+            let (report, batch) = match playing.await {
+                Ok(played) => played,
+                Err(error) => {
+                    let before = all_played.into_iter().flat_map(|played: PlayedEvaluation| played.failures);
+                    return Err(with_failures(error, before));
+                }
+            };
             all_played.push(PlayedEvaluation { report, failures: batch.failures });
         }
         Ok(all_played)
@@ -354,7 +360,57 @@ impl Rollouts {
     }
 }
 
+/// Returns an error in an evaluation, with the failures of those before it if it has those of its own.
+fn with_failures(mut error: Error, before: impl Iterator<Item = EpisodeFailure>) -> Error {
+    if let Error::Rollout { source, .. } = &mut error
+        && let pl_rollout::Error::NoEpisode { failures, .. } = &mut **source
+    {
+        failures.splice(0..0, before);
+    }
+    error
+}
+
 /// Returns true if an evaluation is due after `step`. After the last step, all are due that have an interval.
 fn is_due(evaluation: &Evaluation, step: u64, last: bool) -> bool {
     evaluation.every > 0 && (last || step.is_multiple_of(u64::from(evaluation.every)))
+}
+
+#[cfg(test)]
+mod tests {
+    use pl_types::{Phase, StreamKey};
+
+    use super::*;
+
+    #[test]
+    fn the_failures_of_earlier_evaluations_come_with_the_error_of_a_later_one() {
+        let failure = |name: &str| {
+            let phase = Phase::Evaluate(name.to_owned());
+            let key = StreamKey { seed: 0, phase, step: 2, task: 0, sample: 0, attempt: 0 };
+            EpisodeFailure {
+                episode: EpisodeId::from_key(&key),
+                step: 2,
+                task: 0,
+                task_id: name.to_owned(),
+                sample: 0,
+                attempt: 0,
+                node_visit: 0,
+                branch: None,
+                agent: None,
+                stage: String::new(),
+                cause: String::new(),
+                reproducible: true,
+                is_task_refused: false,
+            }
+        };
+        let failures = vec![failure("second")];
+        let (cause, traces) = (String::new(), Vec::new());
+        let source = pl_rollout::Error::NoEpisode { episodes: 1, step: 2, cause, failures, traces };
+        let error = Error::Rollout { source: Box::new(source), run: None, episode: None };
+        let Error::Rollout { source, .. } = with_failures(error, [failure("first")].into_iter()) else {
+            panic!()
+        };
+        let pl_rollout::Error::NoEpisode { failures, .. } = *source else { panic!("{source}") };
+        let tasks: Vec<&str> = failures.iter().map(|failure| failure.task_id.as_str()).collect();
+        assert_eq!(tasks, ["first", "second"]);
+    }
 }

@@ -76,6 +76,11 @@ fn every_kind_of_bad_request_gets_an_error_of_openai_s_form() {
             assert_error(&answered, 400, invalid, Some(param), "token 99999 is outside");
         }
     }
+    for stream in [false, true] {
+        let mut body = with("messages", json!([{ "role": "user", "content": "^" }]));
+        body["stream"] = json!(stream);
+        assert_error(&server.post(chat, &body), 400, invalid, Some("messages"), "is outside");
+    }
     let body = json!({ "model": "letters", "token_ids": [99999] });
     let answered = server.post("/inference/v1/generate", &body);
     assert_error(&answered, 400, invalid, Some("token_ids"), "token 99999 is outside");

@@ -42,6 +42,8 @@ pub struct Scripted {
     pub cancelled: Arc<AtomicUsize>,
     /// Token that makes a request wait for ever.
     wait: u32,
+    /// Token that is refused, as those outside the vocabulary are.
+    refused: u32,
 }
 
 /// Counts a request as cancelled unless it has ended.
@@ -72,7 +74,7 @@ impl Generate for Scripted {
             let reason = "`top_p` is 0; it must be above 0 and at most 1".into();
             return Err(GenerateError::Request { policy: request.policy, parameter: Some("top_p"), reason });
         }
-        if let Some(id) = request.prompt.iter().find(|id| **id > 9999) {
+        if let Some(id) = request.prompt.iter().find(|id| **id > 9999 || **id == self.refused) {
             running.ended = true;
             let reason = format!("token {id} is outside the model's vocabulary of 9999");
             return Err(GenerateError::Request { policy: request.policy, parameter: Some("prompt"), reason });
@@ -235,6 +237,7 @@ impl Server {
         let engine = Arc::new(Scripted {
             tokens: shared.encode(TEXT).unwrap(),
             wait: shared.encode("~").unwrap()[0],
+            refused: shared.encode("^").unwrap()[0],
             ..Scripted::default()
         });
         let model = |name: &str, policy, text: &str| ServedModel {

@@ -9,6 +9,7 @@ use pl_model::TensorSet;
 use pl_types::ValueHeadWeights;
 use tch::Tensor;
 
+use super::OTHER_WORKFLOW;
 use super::files::damaged;
 use super::manifest::{Manifest, SavedVersion};
 use super::tensors::{
@@ -73,7 +74,8 @@ impl Trainer {
             Some((policy, adapter))
         }) else {
             let problem = format!(
-                "it has an earlier adapter of policy `{name}`, but the policy has no adapter in this workflow; it is that of another run: use the workflow that wrote it"
+                "it has an earlier adapter of policy `{name}`, but the policy has no adapter in this workflow; \
+                 {OTHER_WORKFLOW}"
             );
             return Err(Error::Checkpoint { path, problem });
         };

@@ -9,6 +9,7 @@ use pl_types::Dtype;
 use serde_json::Value;
 use tch::Device;
 
+use super::OTHER_WORKFLOW;
 use super::earlier::{EarlierVersion, largest_versions};
 use super::files::io_error;
 use super::manifest::{EvaluationScore, Manifest, SavedPolicy};
@@ -216,7 +217,7 @@ fn check_sizes(checkpoint: &Path, manifest: &Manifest, learners: &[Learner]) -> 
 /// Checks that a checkpoint has the policies of learners, with their critics, and no others.
 fn check_policies(checkpoint: &Path, manifest: &Manifest, learners: &[Learner]) -> Result<(), Error> {
     let differs = |problem: String| {
-        let problem = format!("{problem}; it is that of another run: use the workflow that wrote it");
+        let problem = format!("{problem}; {OTHER_WORKFLOW}");
         Err(Error::Checkpoint { path: checkpoint.to_path_buf(), problem })
     };
     let mut saved: BTreeMap<&str, &SavedPolicy> =

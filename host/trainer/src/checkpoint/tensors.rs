@@ -5,6 +5,7 @@ use std::path::Path;
 
 use tch::{Device, Tensor, no_grad};
 
+use super::OTHER_WORKFLOW;
 use super::files::{damaged, file_bytes};
 use crate::error::Error;
 
@@ -37,7 +38,7 @@ pub(super) fn check_bytes(path: &Path, bytes: u64, largest: u64) -> Result<(), E
         return Ok(());
     }
     let problem = format!(
-        "it has {bytes} bytes, but the tensors of the workflow take at most {largest}; it is that of another run: use the workflow that wrote it"
+        "it has {bytes} bytes, but the tensors of the workflow take at most {largest}; {OTHER_WORKFLOW}"
     );
     Err(Error::Checkpoint { path: path.to_path_buf(), problem })
 }
@@ -63,10 +64,7 @@ pub(super) fn restore_tensors(
     let mut saved: BTreeMap<String, Tensor> = saved.into_iter().collect();
     for (name, mut tensor) in own {
         let Some(value) = saved.remove(&name).filter(|value| value.size() == tensor.size()) else {
-            let problem = format!(
-                "it has no tensor `{name}` of shape {:?}; it is that of another run: use the workflow that wrote it",
-                tensor.size()
-            );
+            let problem = format!("it has no tensor `{name}` of shape {:?}; {OTHER_WORKFLOW}", tensor.size());
             return Err(Error::Checkpoint { path: path.to_path_buf(), problem });
         };
         no_grad(|| tensor.f_copy_(&value)).map_err(Error::torch(format!("reading {}", path.display())))?;
@@ -74,9 +72,7 @@ pub(super) fn restore_tensors(
     match saved.keys().next() {
         None => Ok(()),
         Some(name) => {
-            let problem = format!(
-                "it has a tensor `{name}` that the policy does not have; it is that of another run: use the workflow that wrote it"
-            );
+            let problem = format!("it has a tensor `{name}` that the policy does not have; {OTHER_WORKFLOW}");
             Err(Error::Checkpoint { path: path.to_path_buf(), problem })
         }
     }

@@ -443,5 +443,5 @@ fn a_checkpoint_of_other_policies_is_refused() {
     let mut wider = policy("a", true);
     wider.lora.as_mut().unwrap().rank = 2;
     let message = load(vec![wider, policy("b", true), policy("whole", false)]);
-    assert!(message.contains("it is that of another run: use the workflow that wrote it"), "{message}");
+    assert!(message.contains(OTHER_WORKFLOW), "{message}");
 }

@@ -224,4 +224,8 @@ fn a_run_without_its_lock_file_is_exported_with_a_warning() {
             exported.problems
         );
     }
+    // A run that ended before its first episode has lost nothing.
+    std::fs::remove_dir_all(run.join("traces")).unwrap();
+    let exported = export(&run, ExportFormat::Episodes, &Letters, &mut Vec::new()).unwrap();
+    assert!(exported.lines == 0 && exported.problems.is_empty(), "{:?}", exported.problems);
 }

@@ -91,7 +91,9 @@ fn only_the_servers_own_page_can_play() {
     assert!(server.player.requests.lock().unwrap().is_empty());
     assert_eq!(server.post("/api/play", &json!({ "run": "math" })).status, 400);
     assert_eq!(server.post("/api/play", &json!({ "run": "../math", "start": { "task": null } })).status, 404);
-    assert_eq!(server.post("/api/runs", &json!({})).status, 405, "everything else only reads");
+    let refused = server.post("/api/runs", &json!({}));
+    assert_eq!((refused.status, refused.json()["error"].as_str()), (405, Some("Method Not Allowed")));
+    assert!(refused.head.contains("allow: get"), "everything else only reads: {}", refused.head);
     assert_eq!(send(&[token, kind, ("Origin", &own)]), 200);
 }
 

@@ -99,9 +99,11 @@ test("a result of another shape is named", () => {
     ["apply", undefined, "odd.apply returned undefined, expected { done, truncated, facts, evidence }"],
     ["apply", { done: "no" }, 'odd.apply returned an object whose `done` is "no", expected true or false or undefined'],
     ["draw", 5, "odd.draw returned 5, expected a string or undefined"],
+    ["draw", "a\ud83d", 'odd.draw returned "a\\ud83d", expected text without half of a surrogate pair'],
     ["view", 1n, "cannot write the view of odd as JSON: "],
     ["view", cyclic, "cannot write the view of odd as JSON: "],
     ["view", { word: "a\ud83d" }, "cannot write the view of odd as JSON: word has half of a surrogate pair"],
+    ["view", { "a\ud83d": 1 }, 'cannot write the view of odd as JSON: the name "a\\ud83d" has half of a surrogate pair'],
     ["prompt", "text", 'talker.prompt returned "text", expected { messages, tools, stop } or undefined'],
     ["prompt", request(5), "whose `messages[0].parts[0].text` is 5, expected a string"],
     ["prompt", request("a\ud83d"), "`messages[0].parts[0].text` is \"a\\ud83d\", expected text without half of a surrogate pair"],
@@ -112,6 +114,7 @@ test("a result of another shape is named", () => {
     ["score", undefined, "judge.score returned undefined, expected { team, local, success }"],
     ["score", { team: 1, success: true }, "judge.score returned an object whose `local` is undefined, expected a list"],
     ["score", { team: "1", local: [], success: true }, '`team` is "1", expected a number'],
+    ["score", { team: 1, local: [], success: "no" }, '`success` is "no", expected true or false'],
     ["score", { team: 1, local: [score, null], success: true }, "`local[1]` is null, expected { agent, reward, success }"],
   ]) {
     const says = (error) => error instanceof Refusal && error.payload.kind === "internal" && error.message.includes(words);
@@ -123,6 +126,10 @@ test("results of each shape pass", () => {
   assert.deepEqual(call("apply", {}), { done: false, truncated: false, facts: "{}", evidence: "null" });
   assert.deepEqual(call("tasks", [{ id: "1", data: 2 }]), [{ id: "1", data: "2" }]);
   assert.deepEqual([call("draw", null), call("prompt", null), call("callTools", null)], [undefined, undefined, undefined]);
+  for (const skipped of [false, "", 0]) assert.equal(call("prompt", skipped), undefined);
+  assert.deepEqual(call("apply", { done: 1, truncated: 0, facts: {} }).done, true);
+  const scores = call("score", { team: 1, local: [{ agent: "a", reward: 1, success: 1 }], success: null });
+  assert.deepEqual(scores, { team: 1, local: [{ agent: "a", reward: 1, success: true }], success: false });
   const image = { mime: "image/png", bytes: new Uint8Array() };
   const { messages, tools, stop } = call("prompt", { messages: [{ role: "user", parts: ["?", { image }] }] });
   assert.deepEqual([messages[0].parts, tools, stop], [[{ tag: "text", val: "?" }, { tag: "image", val: image }], [], []]);

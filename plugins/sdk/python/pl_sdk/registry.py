@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Callable
 
 from . import codec, returned, schema
@@ -57,12 +56,7 @@ class Registry:
     def tasks(self, item: str, settings: str, request: TaskRequest) -> list[Task]:
         """See the contract's `tasks`."""
         kind = self._find("environment", item)
-
-        def listed(*given: Any) -> Any:
-            tasks = kind.tasks(*given)
-            return list(tasks) if isinstance(tasks, Iterator) else tasks
-
-        return _returned(f"{item}.tasks", list[Task], listed, _settings(kind, settings), request)
+        return _returned(f"{item}.tasks", list[Task], kind.tasks, _settings(kind, settings), request)
 
     def prompt(self, item: str, settings: str, view: str, turn: Turn) -> Request | None:
         """See the contract's `prompt`."""
@@ -176,11 +170,10 @@ def _write(value: Any, what: str) -> str:
 
 
 def _returned(what: str, kind: Any, function: Callable, *arguments: Any) -> Any:
-    """Calls the function and checks the type of its result."""
+    """Calls the function and converts its result to its type."""
     value = _guarded(what, function, *arguments)
-    if problem := returned.mismatch(value, kind):
-        raise Refusal(f"{what} returned {problem}")
-    return value
+    # Guarded too: iterators run the plugin's code.
+    return _guarded(what, returned.converted, what, value, kind)
 
 
 def _guarded(what: str, function: Callable, *arguments: Any) -> Any:

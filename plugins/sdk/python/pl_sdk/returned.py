@@ -5,57 +5,81 @@ The component's bindings would trap on a value of another type, without a word a
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
-import numbers
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from . import values
+from .errors import Refusal
 
 
-def mismatch(value: Any, kind: Any) -> str | None:
-    """Describes the first part of `value` that is not of its type. Returns None if all of them are."""
-    found = _find(value, kind, "")
-    if found is None:
-        return None
-    path, part, expected = found
-    whole = f"{_article(type(value).__name__)} whose `{path}` is " if path else ""
-    return f"{whole}{_shown(part)}, expected {expected}"
+class _Mismatch(Exception):
+    """The path of a part of another type, that part, and the name of the expected type."""
+
+    def __init__(self, path: str, part: Any, expected: str) -> None:
+        super().__init__()
+        self.path, self.part, self.expected = path, part, expected
 
 
-def _find(value: Any, kind: Any, path: str) -> tuple[str, Any, str] | None:
-    """Returns the path of the first part of another type, that part, and the name of the expected type."""
+def converted(what: str, value: Any, kind: Any) -> Any:
+    """Returns `value`, which `what` returned, with its parts converted to their types. Raises a Refusal about another type."""
+    try:
+        return _converted(value, kind, "")
+    except _Mismatch as found:
+        whole = f"{_article(type(value).__name__)} whose `{found.path}` is " if found.path else ""
+        problem = f"{whole}{_shown(found.part)}, expected {found.expected}"
+    raise Refusal(f"{what} returned {problem}")
+
+
+def _converted(value: Any, kind: Any, path: str) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        found = [_find(value, option, path) for option in arguments]
+        found = []
+        for option in arguments:
+            try:
+                return _converted(value, option, path)
+            except _Mismatch as mismatch:
+                found.append(mismatch)
         # A part of an option that fits by itself says more than the list of all options.
-        inner = [one for one in found if one is not None and one[0] != path]
-        return None if None in found else inner[0] if inner else (path, value, _name(kind))
-    if not _fits(value, origin or kind):
-        return path, value, _name(kind)
-    if kind is str and not is_unicode(value):
-        return path, value, "text without half of a surrogate pair"
-    if origin in (list, Sequence):
-        parts = ((item, arguments[0], f"{path}[{at}]") for at, item in enumerate(value))
-    elif dataclasses.is_dataclass(kind) and kind.__module__ == values.__name__:
-        at = f"{path}." if path else ""
-        parts = ((getattr(value, name), of, at + name) for name, of in _hints(kind).items())
-    else:
-        return None
-    return next(filter(None, (_find(*part) for part in parts)), None)
-
-
-def _fits(value: Any, kind: Any) -> bool:
+        inner = [one for one in found if one.path != path]
+        raise inner[0] if inner else _Mismatch(path, value, _name(kind))
     if kind is Any:
-        return True
-    if kind is float:
-        return isinstance(value, numbers.Real)
-    if kind in (list, Sequence):
-        return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
-    return isinstance(value, kind)
+        return value
+    fits, convert = _CONVERSIONS.get(origin or kind, (lambda value: isinstance(value, origin or kind), None))
+    if not fits(value):
+        raise _Mismatch(path, value, _name(kind))
+    if kind is str and not is_unicode(value):
+        raise _Mismatch(path, value, "text without half of a surrogate pair")
+    if origin in (list, Sequence):
+        return [_converted(item, arguments[0], f"{path}[{at}]") for at, item in enumerate(value)]
+    if dataclasses.is_dataclass(kind) and kind.__module__ == values.__name__:
+        made = copy.copy(value)
+        for name, of in _hints(kind).items():
+            given = getattr(value, name)
+            part = _converted(given, of, f"{path}.{name}" if path else name)
+            if part is not given:
+                # Also where a subclass is frozen.
+                object.__setattr__(made, name, part)
+        return made
+    return convert(value) if convert else value
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
+
+
+#: What passes as these types, and the conversion. As a truth value, "no" and a function that was not called are mistakes.
+_CONVERSIONS = {
+    bool: (lambda value: not isinstance(value, (str, bytes)) and not callable(value), bool),
+    float: (lambda value: hasattr(value, "__float__"), float),
+    bytes: (lambda value: isinstance(value, (bytes, bytearray, memoryview)), bytes),
+    list: (_is_list, None),
+    Sequence: (_is_list, None),
+}
 
 
 def is_unicode(text: str) -> bool:
@@ -75,7 +99,8 @@ def _hints(kind: type) -> dict[str, Any]:
 def _name(kind: Any) -> str:
     options = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
     plain = (option.__name__ if isinstance(option, type) and not typing.get_args(option) else str(option) for option in options)
-    return " or ".join(name.replace("NoneType", "None").replace(f"{values.__name__}.", "") for name in plain)
+    names = (name.replace("NoneType", "None").replace(f"{values.__name__}.", "").replace("typing.", "") for name in plain)
+    return " or ".join(names)
 
 
 def _article(noun: str) -> str:

@@ -1,9 +1,12 @@
 """Tests of the SDK: reading of values, error messages, and descriptions of items for the host."""
 
 import json
+import subprocess
 import sys
 import unittest
 from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
 from typing import Literal
 
 from pl_sdk import (
@@ -199,6 +202,8 @@ class Items(unittest.TestCase):
             ("score", Scores("1.0", [], True), "a Scores whose `team` is '1.0' (str), expected float"),
             ("score", Scores(1, [score, None], True), "a Scores whose `local[1]` is None, expected AgentScore"),
             ("score", Scores(1, [AgentScore("a", 1, "yes")], True), "`local[0].success` is 'yes' (str), expected bool"),
+            ("score", Scores(1, 5, True), "a Scores whose `local` is 5 (int), expected Sequence[AgentScore]"),
+            ("score", Scores(1, [], bool), "a Scores whose `success` is a type, expected bool"),
         ]:
             with self.subTest(words):
                 self.refused(Refusal, words, call, hook, value)
@@ -215,6 +220,26 @@ class Items(unittest.TestCase):
         ]:
             with self.subTest(hook):
                 call(hook, value)
+
+    def test_results_of_related_types_are_converted(self):
+        score = AgentScore("a", Decimal("0.5"), 1)
+        scores = call("score", Scores(Decimal("0.25"), {"a": score}.values(), None))
+        self.assertEqual(scores, Scores(0.25, [AgentScore("a", 0.5, True)], False))
+        self.assertEqual([type(part) for part in (scores.team, scores.success, scores.local[0].success)], [float, bool, bool])
+        self.assertEqual(score, AgentScore("a", Decimal("0.5"), 1), "the item's own value stays as it is")
+        self.assertEqual(call("apply", Outcome({}, done=1))[:2], (True, False))
+
+        parts = (part for part in [Text("?"), Image("image/png", bytearray(b"a"))])
+        request = call("prompt", Request((message for message in [Message(Role.USER, parts)]), stop={"\n"}))
+        message = Message(Role.USER, [Text("?"), Image("image/png", b"a")])
+        self.assertEqual(request, Request([message], [], ["\n"]))
+        self.assertIs(type(request.messages[0].parts[1].bytes), bytes)
+
+        def broken():
+            yield Task.new("1", {})
+            raise KeyError("b")
+
+        self.refused(Refusal, "odd.tasks: KeyError: 'b'", call, "tasks", broken)
 
     def test_an_exit_and_a_recursion_are_errors_of_a_readable_length(self):
         self.refused(Refusal, "odd.view: SystemExit: 3", call, "view", lambda: sys.exit(3))
@@ -247,6 +272,31 @@ class Items(unittest.TestCase):
         self.assertEqual([message.text() for message in request.messages], ["s", "1", "2", "3", "4", "q"])
         self.assertEqual(request.stop, ["\n"])
         self.assertIsNone(REGISTRY.prompt("mute", "{}", "{}", None))
+
+
+#: Imports the module of the output, whose package only a component can import.
+OUTPUT = """
+import importlib.util, linecache, sys
+spec = importlib.util.spec_from_file_location("pl_sdk.component.output", "pl_sdk/component/output.py")
+output = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(output)
+sys.stdout.reconfigure(encoding="utf-8")
+print("built", sys.stdout.encoding, "\u00e9")
+sys.stdout.buffer.write(b"bytes\\n")
+linecache.getlines("pl_sdk/host.py")
+output.close()
+sys.stdout.reconfigure(line_buffering=True)
+print("discarded")
+sys.stdout.buffer.write(b"discarded")
+assert not linecache.cache and not linecache.getlines("pl_sdk/host.py")
+"""
+
+
+class Output(unittest.TestCase):
+    def test_what_is_written_after_the_build_is_discarded(self):
+        root = Path(__file__).parent.parent
+        run = subprocess.run([sys.executable, "-c", OUTPUT], cwd=root, capture_output=True, encoding="utf-8")
+        self.assertEqual((run.stderr, run.stdout), ("", "built utf-8 \u00e9\nbytes\n"))
 
 
 class Services(unittest.TestCase):

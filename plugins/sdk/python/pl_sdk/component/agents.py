@@ -32,7 +32,7 @@ class Agents:
 def _request(request: Request, item: str) -> Any:
     tools = [agents.Tool(tool.name, tool.description, _parameters(tool, item)) for tool in request.tools]
     messages = [agents.Message(agents.Role(message.role.value), _parts(message)) for message in request.messages]
-    return agents.Request(messages, tools, list(request.stop))
+    return agents.Request(messages, tools, request.stop)
 
 
 def _parameters(tool: Tool, item: str) -> str:

@@ -12,19 +12,19 @@ from .. import host
 from ..errors import Refusal, describe
 
 
-class _Stream(io.TextIOBase):
+class _Output(io.BufferedIOBase):
     """Writes to a stream of the build until the component is complete, and discards everything after that."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream: TextIO | None = stream
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = getattr(stream, "buffer", None)
 
     def writable(self) -> bool:
         return True
 
-    def write(self, text: str) -> int:
+    def write(self, data: bytes) -> int:
         if self._stream is not None:
-            self._stream.write(text)
-        return len(text)
+            self._stream.write(data)
+        return len(data)
 
     def flush(self) -> None:
         if self._stream is not None:
@@ -35,18 +35,23 @@ class _Stream(io.TextIOBase):
 
 
 # Before the plugin's own modules are imported: some of them keep the streams, as handlers of `logging` do.
-_streams = [_Stream(sys.stdout), _Stream(sys.stderr)]
-sys.stdout, sys.stderr = _streams
+_outputs = [_Output(sys.stdout), _Output(sys.stderr)]
+# Nothing stays in these streams: a flush after the build writes nothing.
+sys.stdout, sys.stderr = (
+    io.TextIOWrapper(output, "utf-8", "backslashreplace", line_buffering=True, write_through=True) for output in _outputs
+)
 
 
 def close() -> None:
     """Ends the output of the build."""
-    for stream in _streams:
-        stream.discard()
+    for output in _outputs:
+        output.flush()
+        output.discard()
     sys.stdin = None
     sys.excepthook = _report
     warnings.simplefilter("ignore")
     # Tracebacks read lines of the sources from disk, which the component does not have.
+    linecache.clearcache()
     linecache.updatecache = lambda filename, module_globals=None: []
 
 

@@ -21,7 +21,7 @@ class Rewards:
 
         def scored() -> Any:
             scores = registry().score(item, settings, task, actions, whole)
-            local = [rewards.AgentScore(one.agent, float(one.reward), one.success) for one in scores.local]
-            return rewards.Scores(float(scores.team), local, scores.success)
+            local = [rewards.AgentScore(one.agent, one.reward, one.success) for one in scores.local]
+            return rewards.Scores(scores.team, local, scores.success)
 
         return answer(scored)
