@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::folder::WORKFLOW;
 use crate::lock_holder::LockHolder;
 
 /// Errors of a run folder. Each names the file.
@@ -69,15 +68,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the error of a folder without a file that runs have.
-    pub(crate) fn missing(root: &Path, missing: &str) -> Error {
-        let (path, missing) = (root.to_path_buf(), missing.to_owned());
-        match root.join(WORKFLOW).is_file() {
-            true => Error::Incomplete { path, missing },
-            false => Error::NoRun { path, missing },
-        }
-    }
-
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_path_buf();
         move |source| Error::Io { action, path, source }

@@ -114,6 +114,15 @@ pub struct RunFolder {
     versions: Option<AppendLog>,
 }
 
+/// Returns the error of a folder without a file that runs have.
+fn missing_file(root: &Path, missing: &str) -> Error {
+    let (path, missing) = (root.to_path_buf(), missing.to_owned());
+    match root.join(WORKFLOW).is_file() {
+        true => Error::Incomplete { path, missing },
+        false => Error::NoRun { path, missing },
+    }
+}
+
 impl RunFolder {
     /// Creates the folder with the files that describe the run.
     ///
@@ -165,7 +174,7 @@ impl RunFolder {
     /// [`Error::NoRun`]; [`Error::Incomplete`].
     pub fn require(root: &Path) -> Result<(), Error> {
         match [WORKFLOW, LOCK].into_iter().find(|name| !root.join(name).is_file()) {
-            Some(missing) => Err(Error::missing(root, missing)),
+            Some(missing) => Err(missing_file(root, missing)),
             None => Ok(()),
         }
     }
@@ -334,7 +343,7 @@ impl RunFolder {
     pub fn read_text(root: &Path, name: &str) -> Result<String, Error> {
         let path = root.join(name);
         if !path.exists() {
-            return Err(Error::missing(root, name));
+            return Err(missing_file(root, name));
         }
         read_text(&path, LARGEST_TEXT).map_err(Error::io("read", &path))
     }

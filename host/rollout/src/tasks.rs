@@ -131,8 +131,8 @@ impl TaskFile {
     }
 }
 
-/// Returns a record's fields in words, to follow the reason for which an environment refused it. Empty if there is none, or the
-/// reason has them.
+/// Returns a record's fields in words, to follow the reason for which an environment refused it. Empty for a record without
+/// fields, or if the reason has them.
 fn fields_of(record: &str, reason: &str) -> String {
     let record: Map<String, Value> = serde_json::from_str(record).unwrap_or_default();
     let has_null = record.values().any(Value::is_null);

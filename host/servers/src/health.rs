@@ -113,7 +113,7 @@ impl Health {
         let until = self.resume_at;
         let is_new = self.pause(epoch, wait, now);
         if is_new {
-            // A server that nobody asked for a while may have worked in between.
+            // A server that was not asked for a while may have worked in between.
             if until.is_some_and(|until| now - until > LONGEST_BUSY) {
                 self.refuses_since = None;
             }

@@ -4,7 +4,7 @@
 import { Refusal } from "./errors.js";
 
 // A shape is the name of a type, and a function that returns the first part of another type: its path, the part, and the
-// name of the expected type. It returns undefined if there is none.
+// name of the expected type. It returns undefined if all parts fit.
 
 const simple = (name, fits) => ({ name, find: (value, path) => (fits(value) ? undefined : { path, part: value, name }) });
 

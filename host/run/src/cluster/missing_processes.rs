@@ -1,4 +1,4 @@
-//! Work of a run that waits because nobody does it.
+//! Work of a run that waits because no process does it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

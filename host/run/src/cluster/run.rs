@@ -57,7 +57,7 @@ pub(crate) struct ClusterRun {
     runtime: Handle,
     /// Last step whose results were removed from the server.
     forgotten: Mutex<u64>,
-    /// Tells the user if nobody plays, trains or runs jobs.
+    /// Tells the user if no process plays, trains or runs jobs.
     _missing: MissingProcesses,
     /// Ends after the coordinator.
     _local: Option<LocalCluster>,
