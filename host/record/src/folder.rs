@@ -28,7 +28,7 @@ use crate::token_table::{TokenTable, write_trained};
 use crate::traces::{TraceFile, Traces};
 use crate::versions::{RecordedVersions, VERSIONS};
 
-pub(crate) const WORKFLOW: &str = "workflow.json";
+const WORKFLOW: &str = "workflow.json";
 const LOCK: &str = "lock.json";
 const METRICS: &str = "metrics.jsonl";
 const TIMINGS: &str = "timings.jsonl";

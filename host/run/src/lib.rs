@@ -59,6 +59,8 @@ mod session;
 mod stop_request;
 mod stored;
 pub mod sweep;
+#[cfg(test)]
+mod test_failures;
 mod token_gradient;
 mod training;
 mod unknown_names;

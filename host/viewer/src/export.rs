@@ -97,8 +97,7 @@ pub fn export(
     }
     let weights = weights(&run);
     let mut exported = Exported { lines: 0, problems: Vec::new() };
-    let mut unknown_version = None;
-    let mut writer = Writer::new(format, &run, &mut unknown_version, out)?;
+    let (mut writer, unknown_version) = Writer::new(format, &run, out)?;
     for file in Traces::for_run(&run.root).files()? {
         let indexed = IndexedFile { run: run.root.clone(), file };
         let mut failure = None;
@@ -138,26 +137,18 @@ enum Writer<'w, W: Write + Send> {
 }
 
 impl<'w, W: Write + Send> Writer<'w, W> {
-    /// `unknown_version` gets the reason for which the version of the run is unknown.
-    fn new(
-        format: ExportFormat,
-        run: &'w FoundRun,
-        unknown_version: &mut Option<String>,
-        out: &'w mut W,
-    ) -> Result<Self, Error> {
+    /// Returns the writer, and the reason for which the version of the run is unknown, if it is.
+    fn new(format: ExportFormat, run: &'w FoundRun, out: &'w mut W) -> Result<(Self, Option<String>), Error> {
         if format == ExportFormat::Table {
-            return Ok(Writer::Table(Box::new(TableWriter::new(out).map_err(table_error)?)));
+            return Ok((Writer::Table(Box::new(TableWriter::new(out).map_err(table_error)?)), None));
         }
         let workflow = read_workflow(&run.root)?;
         let team = workflow.get("name").and_then(Value::as_str).unwrap_or(&run.name).to_owned();
-        let version = RunFolder::read_lock(&run.root).map_or_else(
-            |error| {
-                *unknown_version = Some(error.to_string());
-                "unknown".to_owned()
-            },
-            |lock| lock.version,
-        );
-        Ok(Writer::Lines { format, run, producer: Producer { team, version }, out })
+        let (version, problem) = match RunFolder::read_lock(&run.root) {
+            Ok(lock) => (lock.version, None),
+            Err(error) => ("unknown".to_owned(), Some(error.to_string())),
+        };
+        Ok((Writer::Lines { format, run, producer: Producer { team, version }, out }, problem))
     }
 
     /// Writes an episode. Returns the number of its lines or rows.

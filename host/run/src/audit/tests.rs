@@ -1,9 +1,7 @@
-use pl_rollout::EpisodeFailure;
-use pl_types::{EpisodeId, StreamKey};
-
 use super::judge::judge_oracle;
 use super::leaks::Leak;
 use super::*;
+use crate::test_failures::failure;
 
 fn result(strategy: Strategy, success: f64, unsolved: Option<[f64; 3]>) -> AdversaryResult {
     let (example, fault) = (String::new(), None);
@@ -73,22 +71,7 @@ fn faults_are_counted_by_episodes_and_not_by_attempts() {
     // Every attempt of task 0 fails, and the first one of task 1.
     let mut batch = RolloutBatch::default();
     for (task, attempt) in [(0, 0), (0, 1), (0, 2), (1, 0)] {
-        let key = StreamKey { seed: 0, phase: Phase::Play, step: 0, task, sample: 0, attempt };
-        batch.failures.push(EpisodeFailure {
-            episode: EpisodeId::from_key(&key),
-            step: 0,
-            task,
-            task_id: String::new(),
-            sample: 0,
-            attempt,
-            node_visit: 0,
-            branch: None,
-            agent: None,
-            stage: String::new(),
-            cause: String::new(),
-            reproducible: true,
-            is_task_refused: false,
-        });
+        batch.failures.push(failure(Phase::Play, task, attempt, ""));
     }
     assert_eq!(faulty_episodes(&batch), 2);
 }

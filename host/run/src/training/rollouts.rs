@@ -377,31 +377,14 @@ fn is_due(evaluation: &Evaluation, step: u64, last: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use pl_types::{Phase, StreamKey};
+    use pl_types::Phase;
 
     use super::*;
+    use crate::test_failures::failure;
 
     #[test]
     fn the_failures_of_earlier_evaluations_come_with_the_error_of_a_later_one() {
-        let failure = |name: &str| {
-            let phase = Phase::Evaluate(name.to_owned());
-            let key = StreamKey { seed: 0, phase, step: 2, task: 0, sample: 0, attempt: 0 };
-            EpisodeFailure {
-                episode: EpisodeId::from_key(&key),
-                step: 2,
-                task: 0,
-                task_id: name.to_owned(),
-                sample: 0,
-                attempt: 0,
-                node_visit: 0,
-                branch: None,
-                agent: None,
-                stage: String::new(),
-                cause: String::new(),
-                reproducible: true,
-                is_task_refused: false,
-            }
-        };
+        let failure = |name: &str| failure(Phase::Evaluate(name.to_owned()), 0, 0, name);
         let failures = vec![failure("second")];
         let (cause, traces) = (String::new(), Vec::new());
         let source = pl_rollout::Error::NoEpisode { episodes: 1, step: 2, cause, failures, traces };
