@@ -455,6 +455,9 @@ fn a_finished_run_is_prolonged_and_fixed_settings_are_refused() {
     assert!(message.contains("train.samples: the run was started with 4, now it is 2"), "{message}");
     succeed(&mut resume(&["--set", "train.steps=2", "--set", "inference.slots=8"]));
     assert!(out.join("steps/000002.parquet").is_file());
+    let again = resume(&[]).output().unwrap();
+    assert_eq!(again.status.code(), Some(0));
+    assert!(stderr(&again).contains("nothing is left to do: all 2 steps"), "{}", stderr(&again));
 }
 
 #[test]

@@ -56,6 +56,8 @@ fn a_search_that_was_cut_off_anywhere_goes_on_to_the_same_designs() {
     let output = other.output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("its seed differs"), "{}", stderr(&output));
+    let output = design(&file, &whole, 3).args(["--set", "inference.slots=8"]).output().unwrap();
+    assert!(stderr(&output).contains("its settings differ\n"), "{}", stderr(&output));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //!
 //! `type`, `enum`, `const`, `minimum`, `maximum` and their exclusive forms, `minLength`, `maxLength`,
 //! `properties`, `required`, `additionalProperties`, `items`, `minItems`, `maxItems`, `anyOf`, `oneOf`,
-//! `allOf` and `$ref` within the document. The plugin checks other keywords.
+//! `allOf` and `$ref` within the document, and `"x-regex": true` for texts that are regular expressions of the crate
+//! `regex-lite`. The plugin checks other keywords.
 
 use serde_json::Value as Json;
 
@@ -160,6 +161,11 @@ impl<'s> Schema<'s> {
             out.push(not_one_of(value, path, std::slice::from_ref(only)));
         }
         self.check_size(value, path, out);
+        if let (Some(Json::Bool(true)), Some(text)) = (self.node.get("x-regex"), value.as_str())
+            && let Err(error) = regex_lite::Regex::new(text)
+        {
+            out.push(format!("{path}must be a regular expression: {error}"));
+        }
         if let (Some(items), Some(values)) = (self.items(), value.as_array()) {
             for (index, one) in values.iter().enumerate() {
                 items.check(one, &format!("{path}element {} ", index + 1), depth, out);

@@ -44,7 +44,7 @@ impl Catalog for TestCatalog {
                     "properties": {
                         "system": { "type": ["string", "null"] },
                         "template": { "type": "string", "description": "The user's message, with {names} of the view." },
-                        "extract": { "type": ["string", "null"] },
+                        "extract": { "type": ["string", "null"], "x-regex": true },
                         "action": { "type": "string", "default": "answer" },
                     },
                     "required": ["template"],

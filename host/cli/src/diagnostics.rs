@@ -1,7 +1,7 @@
 //! Rendering of diagnostics.
 
 use std::borrow::Cow;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 use clap::ValueEnum;
 use pl_dsl::render;
@@ -42,10 +42,11 @@ pub fn show(diagnostics: &Diagnostics, format: DiagnosticFormat) -> std::io::Res
     }
 }
 
-/// Renders diagnostics for people, in colour on a terminal. Control characters in a workflow are shown.
+/// Renders diagnostics for people, in colour on a terminal that has colours and without `NO_COLOR`. Control characters in a
+/// workflow are shown.
 fn human(Diagnostics { list, sources, .. }: &Diagnostics) -> String {
     match visible(&render::human(list, sources, false)) {
-        Cow::Borrowed(_) => render::human(list, sources, std::io::stderr().is_terminal()),
+        Cow::Borrowed(_) => render::human(list, sources, console::colors_enabled_stderr()),
         Cow::Owned(shown) => shown,
     }
 }
@@ -55,6 +56,20 @@ mod tests {
     use pl_dsl::{Diagnostic, DiagnosticCode, Severity, Source};
 
     use super::*;
+
+    /// The rule of log messages, which heeds `NO_COLOR` and the kind of terminal.
+    #[test]
+    fn diagnostics_are_coloured_where_log_messages_are() {
+        let message = "no agent b".to_owned();
+        let list =
+            vec![Diagnostic::about_file(DiagnosticCode::Memory, Severity::Warning, message, "remove it")];
+        let diagnostics =
+            Diagnostics::new(list, Source { name: "a.mas".to_owned(), text: String::new() }.into());
+        for colours in [true, false] {
+            console::set_colors_enabled_stderr(colours);
+            assert_eq!(human(&diagnostics).contains('\u{1b}'), colours);
+        }
+    }
 
     #[test]
     fn control_characters_of_a_workflow_are_shown() {

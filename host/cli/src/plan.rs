@@ -206,7 +206,8 @@ fn write_scenarios(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (name, scenario) in names().zip(&plan.scenarios) {
         let share = match scenario.share {
             0.0 => "evaluated only".to_owned(),
-            share => format!("{:.0} % of the tasks", 100.0 * share),
+            // One digit, so that the shares add up.
+            share => format!("{} % of the tasks", (1000.0 * share).round() / 10.0),
         };
         lines.line(format_args!("{name:<wide$}  {share}, in {}", scenario.tasks.name))?;
     }

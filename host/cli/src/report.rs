@@ -10,10 +10,13 @@ use pl_run::evaluation::EvaluationReport;
 /// Those of `out`.
 pub fn write(report: &EvaluationReport, out: &mut impl Write) -> std::io::Result<()> {
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let or_dash = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
     writeln!(out, "{}: {} episodes of {} tasks", report.name, report.episodes + report.lost, report.tasks)?;
     writeln!(out, "  team      {}", percent(report.success))?;
     for agent in &report.agents {
-        writeln!(out, "  {:<9} {}, reward {:.3}", agent.name, percent(agent.success), agent.reward)?;
+        let success = or_dash(agent.success.map(percent));
+        let reward = or_dash(agent.reward.map(|reward| format!("{reward:.3}")));
+        writeln!(out, "  {:<9} {success}, reward {reward}", agent.name)?;
     }
     for (k, share) in &report.pass_at {
         writeln!(out, "  pass@{k:<4} {}", percent(*share))?;

@@ -1,9 +1,11 @@
 //! Grammars over the tokens of a model.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 
-use llguidance::Matcher;
 use llguidance::api::TopLevelGrammar;
+use llguidance::panic_utils::catch_unwind;
+use llguidance::{Matcher, TokenParser};
 use pl_types::Grammar;
 
 use crate::ending::{EndingSearch, LIMIT};
@@ -58,7 +60,7 @@ pub fn check(grammar: &Grammar) -> Result<(), GrammarError> {
 
 /// Returns the search for endings of a grammar's texts, and a short text that it found.
 fn endings(grammar: &Grammar) -> Result<(EndingSearch, Vec<u8>), GrammarError> {
-    let endings = EndingSearch::new(matcher(bytes()?, grammar)?, grammar);
+    let endings = EndingSearch::new(parser(bytes()?, grammar)?);
     let text = endings.shortest_text().ok_or(GrammarError::NoText { limit: LIMIT })?;
     Ok((endings, text))
 }
@@ -69,6 +71,14 @@ pub(crate) fn bytes() -> Result<&'static Vocabulary, GrammarError> {
 }
 
 pub(crate) fn matcher(vocabulary: &Vocabulary, grammar: &Grammar) -> Result<Matcher, GrammarError> {
+    let matcher = Matcher::new(Ok(parser(vocabulary, grammar)?));
+    match matcher.get_error() {
+        None => Ok(matcher),
+        Some(error) => Err(invalid(grammar, &error)),
+    }
+}
+
+fn parser(vocabulary: &Vocabulary, grammar: &Grammar) -> Result<TokenParser, GrammarError> {
     let top = match grammar {
         Grammar::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
         Grammar::JsonSchema(text) => {
@@ -76,15 +86,13 @@ pub(crate) fn matcher(vocabulary: &Vocabulary, grammar: &Grammar) -> Result<Matc
             TopLevelGrammar::from_json_schema(schema)
         }
     };
-    let parser = llguidance::panic_utils::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        vocabulary.factory.create_parser(top)
-    }));
-    let matcher = Matcher::new(parser);
-    match matcher.get_error() {
-        None => Ok(matcher),
-        Some(error) => Err(match grammar {
-            Grammar::Lark(_) => GrammarError::Lark(reason(&error)),
-            Grammar::JsonSchema(_) => GrammarError::Schema(reason(&error)),
-        }),
+    let create = AssertUnwindSafe(|| vocabulary.factory.create_parser(top));
+    catch_unwind(create).map_err(|error| invalid(grammar, &error))
+}
+
+fn invalid(grammar: &Grammar, error: &dyn std::fmt::Display) -> GrammarError {
+    match grammar {
+        Grammar::Lark(_) => GrammarError::Lark(reason(error)),
+        Grammar::JsonSchema(_) => GrammarError::Schema(reason(error)),
     }
 }

@@ -1,161 +1,282 @@
 //! The search for a short ending of a text.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
 
-use llguidance::Matcher;
-use pl_types::Grammar;
+use llguidance::TokenParser;
+use llguidance::derivre::StateID;
+use llguidance::earley::ParserRecognizer;
+use llguidance::panic_utils::catch_unwind;
+use llguidance::toktrie::Recognizer;
 
 use crate::vocabulary::BYTES_END;
 
 /// Longest ending that is searched for, in bytes.
-pub(crate) const LIMIT: usize = 2048;
+pub(crate) const LIMIT: usize = 1 << 14;
 
 /// Lengths that are tried one after another: short endings are found without a detour to long ones.
-const LENGTHS: [usize; 4] = [16, 64, 256, LIMIT];
+const LENGTHS: [usize; 5] = [16, 64, 256, 2048, LIMIT];
 
-/// Number of bytes that may come next above which a text is free, such as the content of a string.
-const FREE: usize = 64;
+/// Most texts that are extended in search of an ending of at most one length, as each token may need a search.
+const PER_ENDING: usize = 256;
+
+/// Most texts that are extended in search of a first text of at most one length.
+const PER_TEXT: usize = 4096;
+
+/// Most states of one lexeme that are looked at.
+const STATES: usize = 1 << 14;
+
+/// Most ways to end a lexeme that leave the lexer alike.
+const ALIKE: usize = 4;
+
+/// Most ends of a lexeme that are tried as the end of the text.
+const ENDS: usize = 32;
 
 /// The search for endings of the texts of one grammar.
 pub(crate) struct EndingSearch {
     /// The grammar over single bytes, before any.
-    start: Matcher,
-    /// Words that the grammar spells out. They are tried as a whole, because their first letters may look like those of
-    /// any name.
-    words: Vec<Vec<u8>>,
+    start: TokenParser,
 }
 
 impl EndingSearch {
-    pub(crate) fn new(start: Matcher, grammar: &Grammar) -> Self {
-        let words = match grammar {
-            Grammar::Lark(text) => quoted(text),
-            // The next key or value is the only one that fits.
-            Grammar::JsonSchema(_) => Vec::new(),
-        };
-        Self { start, words }
+    pub(crate) fn new(mut start: TokenParser) -> Self {
+        if start.is_fresh() {
+            start.start_without_prompt();
+        }
+        Self { start }
     }
 
     /// Searches a short text of the grammar.
     pub(crate) fn shortest_text(&self) -> Option<Vec<u8>> {
-        self.find(&self.start, &[], 0, 2000)
+        // Few grammars need the second search, which is longer.
+        let searches = [
+            Effort { per_length: PER_TEXT, is_thorough: false },
+            Effort { per_length: PER_TEXT, is_thorough: true },
+        ];
+        guarded(|| searches.into_iter().find_map(|effort| find(&self.start, &[], 0, effort)))
     }
 
     /// Searches a short ending of `text`. `earlier` is an ending of it without its last `since` bytes: most tokens go on
     /// within what that ending closes.
     pub(crate) fn ending(&self, text: &[u8], earlier: &[u8], since: usize) -> Option<Vec<u8>> {
-        let mut matcher = self.start.clone();
-        consume(&mut matcher, text).then(|| self.find(&matcher, earlier, since, 200))?
-    }
-
-    fn find(&self, matcher: &Matcher, earlier: &[u8], since: usize, extensions: usize) -> Option<Vec<u8>> {
-        LENGTHS.iter().find_map(|limit| self.search(matcher, earlier, since, *limit, extensions))
-    }
-
-    /// A limited-discrepancy search (Harvey and Ginsberg 1995): the likely closing bytes come first, and texts that leave
-    /// that order least are extended first, short ones before long ones. Returns `None` if there is no ending of at most
-    /// `limit` bytes, or if `extensions` texts were extended before one was found.
-    fn search(
-        &self,
-        start: &Matcher,
-        earlier: &[u8],
-        since: usize,
-        limit: usize,
-        extensions: usize,
-    ) -> Option<Vec<u8>> {
-        let mut queue = BinaryHeap::new();
-        let mut created = 0;
-        queue.push(Candidate {
-            order: Reverse((0, 0)),
-            discrepancies: 0,
-            added: Vec::new(),
-            matcher: start.clone(),
-        });
-        for _ in 0..extensions {
-            let Candidate { discrepancies, added, mut matcher, .. } = queue.pop()?;
-            if matcher.is_accepting().unwrap_or(false) {
-                return Some(added);
-            }
-            let rests = (0..=since.min(earlier.len())).map(|from| &earlier[from..]);
-            if let Some(rest) =
-                rests.filter(|rest| !rest.is_empty()).find(|rest| completes(&mut matcher, rest))
-            {
-                return Some([&added, rest].concat());
-            }
-            for (at, more) in self.extensions(&mut matcher).into_iter().enumerate() {
-                let mut matcher = matcher.clone();
-                let added = [&added[..], &more].concat();
-                if added.len() <= limit && consume(&mut matcher, &more) {
-                    created += 1;
-                    let discrepancies = discrepancies + at;
-                    let order = Reverse((discrepancies * limit / 2 + added.len(), created));
-                    queue.push(Candidate { order, discrepancies, added, matcher });
-                }
-            }
-        }
-        None
-    }
-
-    /// Returns bytes and words that may come next, likely closing ones first. Of many letters that look alike, one.
-    fn extensions(&self, matcher: &mut Matcher) -> Vec<Vec<u8>> {
-        let Ok(mask) = matcher.compute_mask() else { return Vec::new() };
-        let mut allowed: Vec<u8> = (0..=255).filter(|byte| mask.is_allowed(u32::from(*byte))).collect();
-        let letters = allowed.iter().filter(|byte| byte.is_ascii_alphanumeric()).count();
-        // Few are the beginnings of words, many the content of names and numbers, which needn't go on.
-        let letter = if letters > 8 { 7 } else { 3 };
-        let rank = |byte: u8| match byte {
-            b'"' | b'\'' | b'`' => 0,
-            b']' | b'}' | b')' | b'>' => 1,
-            b';' => 2,
-            _ if byte.is_ascii_alphanumeric() => letter,
-            b',' | b'.' | b':' | b'=' | b'-' => 4,
-            b'[' | b'{' | b'(' | b'<' => 5,
-            b'\n' | b' ' => 6,
-            _ => 8,
-        };
-        allowed.sort_by_key(|byte| (rank(*byte), *byte));
-        if allowed.len() > FREE {
-            return exits(matcher, &allowed);
-        }
-        allowed.dedup_by(|next, kept| rank(*next) == rank(*kept) && rank(*next) >= 7);
-        let bytes = allowed.iter().map(|byte| vec![*byte]);
-        let long = self.words.iter().filter(|word| word.len() > 1);
-        let fits =
-            |word: &&Vec<u8>| mask.is_allowed(u32::from(word[0])) && valid(matcher, word) == word.len();
-        let mut all: Vec<Vec<u8>> = long.filter(fits).cloned().collect();
-        all.extend(bytes);
-        all
+        guarded(|| {
+            let mut parser = self.start.clone();
+            let effort = Effort { per_length: PER_ENDING, is_thorough: false };
+            consume(&mut parser, text).then(|| find(&parser, earlier, since, effort))?
+        })
     }
 }
 
-/// Returns the bytes of a free text, such as the content of a string, that lead elsewhere, and one that stays in it.
-fn exits(matcher: &Matcher, allowed: &[u8]) -> Vec<Vec<u8>> {
-    // Bytes by what may follow them: after most it is more of the content.
-    let mut alike: Vec<(Vec<u32>, Vec<u8>)> = Vec::new();
-    let mut letters = 0;
-    for byte in allowed.iter().filter(|byte| byte.is_ascii()) {
-        letters += usize::from(byte.is_ascii_alphanumeric());
-        if byte.is_ascii_alphanumeric() && letters > 3 {
+/// Returns the result of a search, or `None` if the parser breaks down.
+fn guarded(search: impl FnOnce() -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    catch_unwind(AssertUnwindSafe(|| Ok(search()))).ok().flatten()
+}
+
+/// Work of a search.
+#[derive(Clone, Copy)]
+struct Effort {
+    /// Most texts that are extended in search of an ending of at most one length.
+    per_length: usize,
+    /// False if at most one text is extended per byte of that length, and escapes and other characters than those of ASCII are
+    /// tried only in the absence of others.
+    is_thorough: bool,
+}
+
+/// Searches an ending of at most one length after another.
+fn find(parser: &TokenParser, earlier: &[u8], since: usize, effort: Effort) -> Option<Vec<u8>> {
+    LENGTHS.iter().find_map(|limit| search(parser, earlier, since, *limit, effort))
+}
+
+/// A limited-discrepancy search (Harvey and Ginsberg 1995) over the lexemes of the grammar: those that are likely to close what
+/// is open come first, and texts that leave that order least are extended first, short ones before long ones. Within a lexeme
+/// the shortest bytes are known. Returns `None` if there is no ending of at most `limit` bytes, or if as many texts as
+/// `effort` allows were extended before one was found.
+fn search(
+    start: &TokenParser,
+    earlier: &[u8],
+    since: usize,
+    limit: usize,
+    effort: Effort,
+) -> Option<Vec<u8>> {
+    let mut queue = BinaryHeap::new();
+    let mut created = 0;
+    queue.push(Candidate {
+        order: Reverse((0, 0)),
+        discrepancies: 0,
+        added: Vec::new(),
+        states: Vec::new(),
+        more: 0,
+        before: Rc::new(start.clone()),
+    });
+    let extensions = if effort.is_thorough { effort.per_length } else { effort.per_length.min(limit) };
+    for _ in 0..extensions {
+        let Candidate { discrepancies, added, states, more, before, .. } = queue.pop()?;
+        let mut parser = TokenParser::clone(&before);
+        if !consume(&mut parser, &added[added.len() - more..]) {
             continue;
         }
-        let mut next = matcher.clone();
-        let Ok(()) = next.consume_token(u32::from(*byte)) else { continue };
-        let Ok(mask) = next.compute_mask_or_eos() else { continue };
-        match alike.iter_mut().find(|(follow, _)| follow == mask.as_slice()) {
-            Some((_, bytes)) => bytes.push(*byte),
-            None => alike.push((mask.as_slice().to_vec(), vec![*byte])),
+        if parser.is_accepting() {
+            return Some(added);
+        }
+        let rests = (0..=since.min(earlier.len())).map(|from| &earlier[from..]);
+        if let Some(rest) = rests.filter(|rest| !rest.is_empty()).find(|rest| completes(&mut parser, rest)) {
+            return Some([&added, rest].concat());
+        }
+        let extensions = extensions_of(&mut parser, &states, effort.is_thorough);
+        let before = Rc::new(parser);
+        for (at, (more, state)) in extensions.into_iter().enumerate() {
+            let added = [&added[..], &more].concat();
+            if added.len() <= limit {
+                created += 1;
+                let discrepancies = discrepancies + at;
+                let order = Reverse((discrepancies * limit / 2 + added.len(), created));
+                let states = states.iter().copied().chain(state).collect();
+                let (more, before) = (more.len(), Rc::clone(&before));
+                queue.push(Candidate { order, discrepancies, added, states, more, before });
+            }
         }
     }
-    let content = (0..alike.len()).max_by_key(|at| alike[*at].1.len());
-    let (mut exits, mut inside) = (Vec::new(), Vec::new());
-    for (at, (_, bytes)) in alike.into_iter().enumerate() {
-        match content {
-            Some(content) if content == at => inside.extend(bytes.first().map(|byte| vec![*byte])),
-            _ => exits.extend(bytes.into_iter().map(|byte| vec![byte])),
-        }
+    None
+}
+
+/// Returns bytes that end the text, or the lexeme that it is in and begin the next, likely closing ones first, with the state
+/// of the lexer after them. Those that lead to one of `states`, such as another item of a list, come later.
+fn extensions_of(
+    parser: &mut TokenParser,
+    states: &[StateID],
+    is_thorough: bool,
+) -> Vec<(Vec<u8>, Option<StateID>)> {
+    // Renews what the lexer may spend on new states, and goes on by bytes that the grammar leaves no choice of.
+    if parser.compute_mask().is_err() {
+        return Vec::new();
     }
-    exits.append(&mut inside);
-    exits
+    let forced = parser.parser.currently_forced_bytes().to_vec();
+    let mut found = LexemeEnds::default();
+    if !is_thorough {
+        found = parser.parser.with_recognizer(|lexer| lexeme_ends(lexer, is_plain));
+    }
+    if found.ends.is_empty() && found.nexts.is_empty() {
+        found = parser.parser.with_recognizer(|lexer| lexeme_ends(lexer, |_| true));
+    }
+    let LexemeEnds { ends, mut nexts } = found;
+    let after_forced = |bytes: Vec<u8>| [&forced[..], &bytes].concat();
+    let nothing_more = (!forced.is_empty()).then(Vec::new);
+    let end = nothing_more.into_iter().chain(ends).map(after_forced).find(|end| {
+        let mut parser = parser.clone();
+        consume(&mut parser, end) && parser.is_accepting()
+    });
+    nexts.sort_by_key(|next| {
+        let white_space = next.bytes.first().is_some_and(u8::is_ascii_whitespace);
+        let last = next.bytes.last().copied().map_or(0, rank);
+        let has_been = states.contains(&next.state);
+        (next.is_alike, white_space, has_been, opens(&next.bytes), next.bytes.len(), last)
+    });
+    let nexts = nexts.into_iter().map(|next| (after_forced(next.bytes), Some(next.state)));
+    end.into_iter().map(|end| (end, None)).chain(nexts).collect()
+}
+
+/// Short ways to the end of a lexeme.
+#[derive(Default)]
+struct LexemeEnds {
+    /// Bytes after which the lexeme may be complete.
+    ends: Vec<Vec<u8>>,
+    /// Bytes that complete it, and the first of the next lexeme unless it is complete without.
+    nexts: Vec<Next>,
+}
+
+struct Next {
+    bytes: Vec<u8>,
+    /// State of the lexer after them.
+    state: StateID,
+    /// True if shorter bytes leave the lexer alike.
+    is_alike: bool,
+}
+
+/// Searches the ends of the lexeme that the parser is in, breadth first over the states of the lexer: within a lexeme, texts
+/// with the same state go on alike.
+fn lexeme_ends(lexer: &mut ParserRecognizer<'_>, may_come: fn(u8) -> bool) -> LexemeEnds {
+    let rows = |lexer: &mut ParserRecognizer<'_>| {
+        let stats = lexer.stats_mut();
+        stats.rows + stats.cached_rows
+    };
+    let mut found = LexemeEnds::default();
+    let mut seen = HashSet::from([lexer.lexer_state()]);
+    let mut known: HashMap<_, Vec<usize>> = HashMap::new();
+    let mut queue = VecDeque::from([Vec::new()]);
+    let mut present: Vec<u8> = Vec::new();
+    lexer.trie_started("endings");
+    while let Some(bytes) = queue.pop_front() {
+        let shared = present.iter().zip(&bytes).take_while(|(one, other)| one == other).count();
+        lexer.pop_bytes(present.len() - shared);
+        if !bytes[shared..].iter().all(|byte| lexer.try_push_byte(*byte)) {
+            break;
+        }
+        let state = lexer.lexer_state();
+        if found.ends.len() < ENDS && !bytes.is_empty() && !lexer.lexer_mut().try_lexeme_end(state).is_error()
+        {
+            found.ends.push(bytes.clone());
+        }
+        let possible: Vec<usize> =
+            lexer.lexer().possible_lexemes(state).iter().map(|one| one.as_usize()).collect();
+        for byte in common_first().filter(|byte| may_come(*byte)) {
+            let before = rows(lexer);
+            if !lexer.try_push_byte(byte) {
+                continue;
+            }
+            let state = lexer.lexer_state();
+            let ends_lexeme = rows(lexer) != before;
+            lexer.pop_bytes(1);
+            let more = || [&bytes[..], &[byte]].concat();
+            if ends_lexeme {
+                let more = more();
+                let alike = known.entry((state, possible.clone())).or_default();
+                if alike.len() < ALIKE {
+                    alike.push(more.len());
+                    let is_alike = alike.first().is_some_and(|shortest| *shortest < more.len());
+                    found.nexts.push(Next { bytes: more, state, is_alike });
+                }
+            } else if seen.len() < STATES && seen.insert(state) {
+                queue.push_back(more());
+            }
+        }
+        present = bytes;
+    }
+    lexer.trie_finished();
+    found
+}
+
+/// Returns all bytes that texts have, common ones first.
+fn common_first() -> impl Iterator<Item = u8> {
+    let common = (b'a'..=b'z').chain(b'0'..=b'9').chain(b'A'..=b'Z');
+    let rest = (0..=0xF7).filter(|byte: &u8| !byte.is_ascii_alphanumeric() && byte.is_ascii_graphic());
+    let others = (0..=0xF7).filter(|byte: &u8| !byte.is_ascii_graphic());
+    common.chain(rest).chain(others)
+}
+
+/// Returns true for white space and the graphic characters of ASCII but the one that begins escapes.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || byte.is_ascii_graphic() && byte != b'\\'
+}
+
+/// Returns true if more brackets are opened than closed.
+fn opens(bytes: &[u8]) -> bool {
+    let count = |brackets: &[u8]| bytes.iter().filter(|byte| brackets.contains(byte)).count();
+    count(b"([{") > count(b")]}")
+}
+
+/// Returns the place of a byte among those that may end a lexeme or begin the next: closing ones come first.
+fn rank(byte: u8) -> u8 {
+    match byte {
+        b']' | b'}' | b')' | b'>' => 0,
+        b'"' | b'\'' | b'`' => 1,
+        b';' => 2,
+        b',' | b'.' | b':' | b'=' | b'-' => 3,
+        b'[' | b'{' | b'(' | b'<' => 5,
+        _ if byte.is_ascii_whitespace() => 6,
+        _ => 4,
+    }
 }
 
 /// A text that the search may extend. Ordered by what is extended first.
@@ -163,7 +284,11 @@ struct Candidate {
     order: Reverse<(usize, usize)>,
     discrepancies: usize,
     added: Vec<u8>,
-    matcher: Matcher,
+    /// States of the lexer where lexemes of `added` ended.
+    states: Vec<StateID>,
+    /// Number of the last bytes of `added` that `before` hasn't consumed.
+    more: usize,
+    before: Rc<TokenParser>,
 }
 
 impl PartialEq for Candidate {
@@ -186,41 +311,13 @@ impl Ord for Candidate {
     }
 }
 
-/// Returns the number of leading bytes that may come next.
-fn valid(matcher: &mut Matcher, bytes: &[u8]) -> usize {
-    let tokens: Vec<u32> = bytes.iter().map(|byte| u32::from(*byte)).collect();
-    matcher.validate_tokens(&tokens).unwrap_or(0)
-}
-
 /// Returns true if `rest` completes the text.
-fn completes(matcher: &mut Matcher, rest: &[u8]) -> bool {
+fn completes(parser: &mut TokenParser, rest: &[u8]) -> bool {
     let tokens: Vec<u32> = rest.iter().map(|byte| u32::from(*byte)).chain([BYTES_END]).collect();
-    matcher.validate_tokens(&tokens).is_ok_and(|count| count == tokens.len())
+    parser.validate_tokens_raw(&tokens).is_ok_and(|count| count == tokens.len())
 }
 
-/// Advances a matcher over single bytes. Returns false if they don't fit.
-fn consume(matcher: &mut Matcher, bytes: &[u8]) -> bool {
-    let tokens: Vec<u32> = bytes.iter().map(|byte| u32::from(*byte)).collect();
-    matcher.consume_tokens(&tokens).is_ok()
-}
-
-/// Returns the texts in double quotes of a grammar, without repetitions, in their order.
-fn quoted(grammar: &str) -> Vec<Vec<u8>> {
-    let mut texts: Vec<Vec<u8>> = Vec::new();
-    for line in grammar.lines() {
-        let mut rest = line;
-        while let Some(start) = rest.find('"') {
-            let mut literals = serde_json::Deserializer::from_str(&rest[start..]).into_iter::<String>();
-            let Some(Ok(text)) = literals.next() else {
-                // A quote of a regular expression or a comment.
-                rest = &rest[start + 1..];
-                continue;
-            };
-            rest = &rest[start + literals.byte_offset()..];
-            if !text.is_empty() && !texts.iter().any(|known| known == text.as_bytes()) {
-                texts.push(text.into_bytes());
-            }
-        }
-    }
-    texts
+/// Advances a parser over single bytes. Returns false if they don't fit.
+fn consume(parser: &mut TokenParser, bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| parser.consume_token(u32::from(*byte)).is_ok())
 }

@@ -13,7 +13,10 @@ pub enum GrammarError {
     #[error("the schema is not valid: {0}")]
     Schema(String),
     /// No text of the grammar was found.
-    #[error("no text of the grammar was found within {limit} bytes; let it derive a shorter text")]
+    #[error(
+        "no text that fits the grammar or schema was found within {limit} bytes: check that there is one, and that lengths and \
+         numbers of items that it asks for are not too large"
+    )]
     NoText {
         /// Longest text that is searched for, in bytes.
         limit: usize,

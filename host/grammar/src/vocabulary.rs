@@ -12,6 +12,10 @@ use crate::error::{GrammarError, reason};
 /// The token that ends a text over single bytes.
 pub(crate) const BYTES_END: u32 = 256;
 
+/// Work on new states of a lexer at one step of a search for an ending, ten times that for a mask: the search looks through a
+/// whole lexeme, such as a text of a thousand characters. It takes up to a second.
+const LEXER_FUEL: u64 = 2_000_000;
+
 /// The tokens of a model by their bytes.
 pub struct Vocabulary {
     pub(crate) factory: ParserFactory,
@@ -64,7 +68,9 @@ impl Vocabulary {
     /// [`GrammarError::Vocabulary`], as for any other.
     pub(crate) fn of_bytes() -> Result<Self, GrammarError> {
         let bytes = (0..=255u8).map(|byte| vec![byte]).chain([b"\xFFend".to_vec()]).collect();
-        Self::new(bytes, 257, &[BYTES_END])
+        let mut vocabulary = Self::new(bytes, 257, &[BYTES_END])?;
+        vocabulary.factory.limits_mut().step_lexer_fuel = LEXER_FUEL;
+        Ok(vocabulary)
     }
 
     /// Returns true if the token ends a completion.

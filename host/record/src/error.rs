@@ -23,6 +23,12 @@ pub enum Error {
         path.display()
     )]
     InUse { path: PathBuf, entry: &'static str },
+    /// The folder of a new run has what is left of one that was killed while its folder was created.
+    #[error(
+        "{path} has a run that ended before it could start, and no episode; delete the folder, or choose another --out",
+        path = path.display()
+    )]
+    Unstarted { path: PathBuf },
     /// Another process writes into the run folder.
     #[error(
         "{} is in use by {}; wait until that run ends, or stop it with Ctrl-C, after which it saves a checkpoint, and \
@@ -32,8 +38,9 @@ pub enum Error {
     Locked { path: PathBuf, holder: Option<LockHolder> },
     /// A folder to resume or replay is not a run folder.
     #[error(
-        "{} is not a run folder: it has no {missing}; `pl-host run FILE --out {}` starts a run there",
-        path.display(), path.display()
+        "{} is not a run folder: it has no {missing}; name a folder that `pl-host run` has written (runs/NAME, or that \
+         of --out)",
+        path.display()
     )]
     NoRun { path: PathBuf, missing: String },
     /// A file of a run folder is missing.

@@ -119,51 +119,74 @@ fn missing_file(root: &Path, missing: &str) -> Error {
     let (path, missing) = (root.to_path_buf(), missing.to_owned());
     match root.join(WORKFLOW).is_file() {
         true => Error::Incomplete { path, missing },
+        false if root.join(RUN_LOCK).is_file() => not_started(root),
         false => Error::NoRun { path, missing },
     }
 }
 
+/// Returns the error of a folder that was locked for a run, but has no workflow.
+fn not_started(root: &Path) -> Error {
+    let path = root.to_path_buf();
+    match find_holder(root).filter(|holder| holder.pid != std::process::id()) {
+        Some(holder) => Error::Locked { path, holder: Some(holder) },
+        None => Error::Unstarted { path },
+    }
+}
+
+/// Removes the entries of a run, and the folder if it has nothing else. What can't be removed stays.
+fn remove_run(root: &Path) {
+    for path in ENTRIES.into_iter().chain([RUN_LOCK]).map(|entry| root.join(entry)) {
+        let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    }
+    let _ = fs::remove_dir(root);
+}
+
 impl RunFolder {
-    /// Creates the folder with the files that describe the run.
+    /// Creates the folder with the files that describe the run. Leaves nothing if that fails.
     ///
     /// # Errors
-    /// Those of [`RunFolder::check_unused`]; [`Error::Locked`] if another process is creating the folder.
+    /// Those of [`RunFolder::check_unused`]; [`Error::Locked`] if another process is creating the folder; [`Error::Io`].
     pub fn create(root: &Path, source: &str, workflow: &impl Serialize, lock: &Lock) -> Result<Self, Error> {
         RunFolder::check_unused(root)?;
         create_folder(root)?;
         let run_lock = RunLock::acquire(root)?;
         // Another process may have created a run since.
         RunFolder::check_unused(root)?;
+        if let Err(error) = Self::write_start(root, source, workflow, lock) {
+            remove_run(root);
+            return Err(error);
+        }
+        Self::open_logs(run_lock, LogLengths::default()).inspect_err(|_| remove_run(root))
+    }
+
+    /// Writes the files that describe a new run.
+    fn write_start(root: &Path, source: &str, workflow: &impl Serialize, lock: &Lock) -> Result<(), Error> {
         for folder in [STEPS, TOKENS, "traces", CHECKPOINTS] {
             create_folder(&root.join(folder))?;
         }
         write_atomically(&root.join("workflow.mas"), source.as_bytes())?;
         write_json(&root.join(LOCK), lock)?;
         // Written last: its presence makes the folder a run.
-        write_json(&root.join(WORKFLOW), workflow)?;
-        Self::open_logs(run_lock, LogLengths::default())
+        write_json(&root.join(WORKFLOW), workflow)
     }
 
     /// Removes what [`RunFolder::create`] and the caller have written since, for a run that can't start. The folder stays if it has
     /// anything else, and so does what can't be removed.
     pub fn discard(self) {
-        let root = self.root();
-        for path in ENTRIES.into_iter().chain([RUN_LOCK]).map(|entry| root.join(entry)) {
-            let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-        }
-        let _ = fs::remove_dir(root);
+        remove_run(self.root());
     }
 
     /// Checks that a new run in `root` would overwrite nothing.
     ///
     /// # Errors
-    /// [`Error::Occupied`] if the folder holds a run; [`Error::InUse`] if it has another file or folder that
-    /// a run would write.
+    /// [`Error::Occupied`] if the folder holds a run; [`Error::Unstarted`] if one was killed while its folder was created;
+    /// [`Error::InUse`] if it has another file or folder that a run would write.
     pub fn check_unused(root: &Path) -> Result<(), Error> {
         let path = || root.to_path_buf();
         match ENTRIES.into_iter().find(|entry| root.join(entry).symlink_metadata().is_ok()) {
             None => Ok(()),
             Some(WORKFLOW) => Err(Error::Occupied { path: path() }),
+            Some(_) if root.join(RUN_LOCK).is_file() => Err(not_started(root)),
             Some(entry) => Err(Error::InUse { path: path(), entry }),
         }
     }
@@ -171,7 +194,7 @@ impl RunFolder {
     /// Checks that a folder is that of a run.
     ///
     /// # Errors
-    /// [`Error::NoRun`]; [`Error::Incomplete`].
+    /// [`Error::NoRun`] or [`Error::Unstarted`]; [`Error::Incomplete`].
     pub fn require(root: &Path) -> Result<(), Error> {
         match [WORKFLOW, LOCK].into_iter().find(|name| !root.join(name).is_file()) {
             Some(missing) => Err(missing_file(root, missing)),
@@ -201,10 +224,10 @@ impl RunFolder {
     /// Locks the folder of a run, before anything is read that this process will change.
     ///
     /// # Errors
-    /// [`Error::NoRun`]; [`Error::Locked`] if another process writes into it.
+    /// [`Error::NoRun`] or [`Error::Unstarted`]; [`Error::Locked`] if another process writes into it.
     pub fn lock(root: &Path) -> Result<RunLock, Error> {
         if !root.join(WORKFLOW).is_file() {
-            return Err(Error::NoRun { path: root.to_path_buf(), missing: WORKFLOW.to_owned() });
+            return Err(missing_file(root, WORKFLOW));
         }
         RunLock::acquire(root)
     }

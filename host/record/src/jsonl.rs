@@ -75,7 +75,7 @@ pub(crate) fn open_truncated(path: &Path, length: u64) -> Result<File, Error> {
     Ok(file)
 }
 
-/// Reads every line of a JSONL file.
+/// Reads every complete line of a JSONL file.
 ///
 /// # Errors
 /// [`Error::Io`] if it is not a file, or larger than 1 GiB; [`Error::Line`].
@@ -83,9 +83,11 @@ pub fn read_jsonl<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, Error> {
     parse_lines(path, &read_text(path, LARGEST_LOG).map_err(Error::io("read", path))?)
 }
 
-/// Parses the lines of a JSONL file.
+/// Parses the complete lines of a JSONL file. The last one is incomplete if a run is writing it, or was killed meanwhile.
 pub(crate) fn parse_lines<T: DeserializeOwned>(path: &Path, text: &str) -> Result<Vec<T>, Error> {
-    text.lines()
+    let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+    complete
+        .lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
         .map(|(index, line)| {
@@ -172,6 +174,16 @@ mod tests {
         let read = |path: &Path| read_jsonl::<i32>(path).unwrap_err().to_string();
         assert!(read(&huge).contains("larger than 1024 MiB"), "{}", read(&huge));
         assert!(read(&link).contains("it is not a file"), "{}", read(&link));
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.jsonl");
+        for (text, lines) in [("1\n[2", &[1][..]), ("1\n2", &[1]), ("1", &[]), ("", &[])] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(read_jsonl::<i32>(&path).unwrap(), lines, "{text:?}");
+        }
     }
 
     #[test]

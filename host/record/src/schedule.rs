@@ -30,9 +30,7 @@ pub fn read_schedule(run: &Path) -> Result<Option<Vec<RecordedBatch>>, Error> {
         return Ok(None);
     }
     let text = read_text(&path, LARGEST_TEXT).map_err(Error::io("read", &path))?;
-    // A run in progress may be writing the last line.
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    parse_lines(&path, whole).map(Some)
+    parse_lines(&path, &text).map(Some)
 }
 
 /// Returns the step whose update trains on a task: the one that it was drawn for, unless the record of the run says otherwise.

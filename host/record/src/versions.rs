@@ -102,9 +102,7 @@ pub fn read_versions(run: &Path) -> Result<Option<Vec<RecordedVersions>>, Error>
         return Ok(None);
     }
     let text = read_text(&path, LARGEST_TEXT).map_err(Error::io("read", &path))?;
-    // A run in progress may be writing the last line.
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    parse_lines(&path, whole).map(Some)
+    parse_lines(&path, &text).map(Some)
 }
 
 #[cfg(test)]

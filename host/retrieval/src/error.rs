@@ -46,9 +46,9 @@ pub enum RecordProblem {
     #[error("`{field}` is not a text")]
     NotText { field: String },
     #[error(
-        "it has no `{}`; name the field with `text = \"…\"` in the corpus block (the others are: {})",
+        "it has no `{}`; name the field with `text = \"…\"` in the corpus block ({})",
         names.join("` or `"),
-        others.join(", ")
+        if others.is_empty() { "there are no others".to_owned() } else { format!("the others are: {}", others.join(", ")) }
     )]
     NoText { names: Vec<String>, others: Vec<String> },
     #[error("it has neither a title nor a text")]

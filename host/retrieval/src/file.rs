@@ -336,8 +336,11 @@ mod tests {
         begins(&format!("{good}\n{good}"), "c.jsonl, line 3: the id \"a\" is that of line 1 already");
         begins(
             "{\"id\": \"a\", \"body\": \"x\"}",
-            "c.jsonl, line 1: it has no `text` or `contents`; name the field",
+            "c.jsonl, line 1: it has no `text` or `contents`; name the field with `text = \"…\"` in the corpus block \
+             (the others are: body)",
         );
+        let message = lines("{\"id\": \"a\"}").unwrap_err();
+        assert!(message.ends_with("(there are no others)"), "{message}");
         begins("{\"id\": [], \"text\": \"x\"}", "c.jsonl, line 1: `id` is neither a text nor a whole number");
         begins("{\"id\": \"\", \"text\": \"x\"}", "c.jsonl, line 1: `id` is empty");
         begins("{\"title\": 1, \"text\": \"x\"}", "c.jsonl, line 1: `title` is not a text");

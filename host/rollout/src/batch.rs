@@ -43,6 +43,25 @@ pub struct RolloutPlan {
 }
 
 impl RolloutPlan {
+    /// Usual limit on concurrent episodes outside of training: enough to fill an engine's batches.
+    pub const IN_FLIGHT: usize = 64;
+
+    /// Returns a plan of one episode per task, in step 0.
+    pub fn flat(seed: u64, phase: Phase, tasks: Vec<Arc<Task>>, versions: Arc<[u64]>) -> RolloutPlan {
+        RolloutPlan {
+            seed,
+            phase,
+            step: 0,
+            tasks,
+            first_task: 0,
+            mode: Rollout::Flat,
+            samples: 1,
+            first_sample: 0,
+            in_flight: Self::IN_FLIGHT,
+            versions,
+        }
+    }
+
     /// Number of episodes, or trees, per task.
     fn per_task(&self) -> u32 {
         if self.mode == Rollout::Flat { self.samples } else { 1 }

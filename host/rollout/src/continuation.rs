@@ -14,7 +14,7 @@ use pl_types::{Completion, Generate, GenerateError, PartHasher, Request};
 use crate::attempt::{Attempt, play_episode};
 use crate::context::EpisodeContext;
 use crate::setup::EpisodeSetup;
-use crate::trace::{CandidateAttempt, EventKind, Trace, recorded_completion, send_recorded};
+use crate::trace::{CandidateAttempt, EventKind, Trace, recorded_completion};
 
 /// Turn of a recorded attempt from which an episode goes on.
 #[derive(Debug, Clone, Default)]
@@ -129,7 +129,7 @@ impl Generate for Continued {
                               a plugin, a program or a search has answered otherwise";
                 return Err(GenerateError::Failed { policy: request.policy, reason: reason.to_owned() });
             }
-            send_recorded(request.listener.as_ref(), 0, &turn.completion);
+            turn.completion.send_whole(0, request.listener.as_ref());
             return Ok(vec![turn.completion.clone()]);
         }
         if let Some(prompt) = self.edited.get(&seed) {

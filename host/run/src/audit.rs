@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pl_dsl::workflow::objective::{Advantage, Returns};
-use pl_dsl::workflow::{Agent, Rollout, Tasks, Workflow};
+use pl_dsl::workflow::{Agent, Tasks, Workflow};
 use pl_plugin::Task;
 use pl_rollout::{
     AgentRuntime, DisabledGenerator, EpisodeSetup, EventKind, RolloutBatch, RolloutPlan, RolloutProgress,
@@ -48,9 +48,6 @@ use self::leaks::Leaks;
 pub use self::oracle::OracleResult;
 use self::oracle::{Advice, AdvisedAgent, AdvisedEnvironment, Silent, all_actions, other_solutions};
 pub use self::splits::SharedTasks;
-
-/// Episodes in flight.
-const IN_FLIGHT: usize = 64;
 
 /// Number of the prompt's fragments that are tried as constant answers.
 const CONSTANTS: usize = 8;
@@ -480,25 +477,14 @@ impl<'a> AuditSetup<'a> {
     ) -> Result<RolloutBatch, Error> {
         let mut setup = setup.clone();
         setup.turns.max = setup.turns.max.saturating_mul(factor);
-        let plan = RolloutPlan {
-            seed: self.seed,
-            phase: Phase::Play,
-            step: 0,
-            tasks: tasks.to_vec(),
-            first_task: 0,
-            mode: Rollout::Flat,
-            samples: 1,
-            first_sample: 0,
-            in_flight: IN_FLIGHT,
-            versions: Arc::new([]),
-        };
+        let plan = RolloutPlan::flat(self.seed, Phase::Play, tasks.to_vec(), Arc::new([]));
         let title = format!("audit: {player}");
         let activity = Activity::Episodes { title: &title, generated_tokens: Arc::new(|| 0) };
         let mut tracker = self.host.progress().start(activity);
         let update = |p: RolloutProgress| tracker.update(p.done as u64, p.total as u64);
         let played = self.host.block_on(play_batch(Arc::new(setup), &plan, update));
         let played = played.and_then(|batch| batch.with_episodes(plan.step));
-        played.map_err(|error| Error::Rollout { source: error.into(), run: None, episode: None })
+        played.map_err(Error::rollout)
     }
 }
 

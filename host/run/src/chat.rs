@@ -16,6 +16,29 @@ pub struct ChatFormat {
     pub max_positions: usize,
 }
 
+/// Chat format of each policy's model, and the date that templates see as today.
+#[derive(Clone)]
+pub struct ChatFormats {
+    policies: Arc<[ChatFormat]>,
+    date: NaiveDate,
+}
+
+impl ChatFormats {
+    /// Joins the formats of the policies. A resumed or replayed run has the date of its start.
+    pub fn new(policies: impl Into<Arc<[ChatFormat]>>, date: NaiveDate) -> ChatFormats {
+        ChatFormats { policies: policies.into(), date }
+    }
+
+    pub fn get(&self, policy: usize) -> Option<&ChatFormat> {
+        self.policies.get(policy)
+    }
+
+    /// Returns the encoder of an agent that may think, or not, before it answers. `None` leaves the choice to the template.
+    pub fn encoder(&self, thinking: Option<bool>) -> ChatEncoder {
+        ChatEncoder { formats: self.clone(), thinking }
+    }
+}
+
 /// Returns the current date in UTC.
 pub(crate) fn today() -> NaiveDate {
     chrono::Utc::now().date_naive()
@@ -23,12 +46,8 @@ pub(crate) fn today() -> NaiveDate {
 
 /// Prompt encoder of an agent.
 pub struct ChatEncoder {
-    /// Chat format of each policy's model.
-    pub formats: Arc<[ChatFormat]>,
-    /// True if the model may think before it answers. `None` leaves the choice to the template.
-    pub thinking: Option<bool>,
-    /// Date that templates see as today. A resumed or replayed run has that of its start.
-    pub date: NaiveDate,
+    formats: ChatFormats,
+    thinking: Option<bool>,
 }
 
 impl PromptEncoder for ChatEncoder {
@@ -43,7 +62,7 @@ impl PromptEncoder for ChatEncoder {
                 tools,
                 thinking: self.thinking,
                 add_generation_prompt: true,
-                date: Some(self.date),
+                date: Some(self.formats.date),
             };
             let encoded = format.template.encode(&format.tokenizer, &messages, &options);
             encoded.map_err(|error| Fault::new("chat template", error))
@@ -115,7 +134,7 @@ mod tests {
         let template = ChatTemplate::new("tiny", Some(template.to_owned()), None, None).unwrap();
         let format =
             ChatFormat { tokenizer: Arc::new(tokenizer), template: Arc::new(template), max_positions: 100 };
-        ChatEncoder { formats: [format].into(), thinking, date: "2024-02-29".parse().unwrap() }
+        ChatFormats::new([format], "2024-02-29".parse().unwrap()).encoder(thinking)
     }
 
     fn tool(parameters: &str) -> Tool {
@@ -132,7 +151,7 @@ mod tests {
         let written = |thinking, tools: &[Tool]| {
             let encoder = encoder(TEMPLATE, thinking);
             let ids = encoder.encode(0, &messages, tools).unwrap();
-            encoder.formats[0].tokenizer.decode(&ids, false)
+            encoder.formats.policies[0].tokenizer.decode(&ids, false)
         };
         assert_eq!(written(None, &[tool(r#"{"type": "object"}"#)]), "look:object");
         assert_eq!(written(Some(false), &[]), "False");
@@ -141,10 +160,11 @@ mod tests {
 
     #[test]
     fn a_prompt_has_the_form_of_the_model_that_answers() {
-        let formats = ["a", "b"].map(|text| encoder(text, None).formats[0].clone());
-        let encoder = ChatEncoder { formats: formats.into(), thinking: None, date: NaiveDate::default() };
+        let formats = ["a", "b"].map(|text| encoder(text, None).formats.policies[0].clone());
+        let formats = ChatFormats::new(formats, NaiveDate::default());
+        let encoder = formats.encoder(None);
         let text = |policy: usize| {
-            encoder.formats[policy].tokenizer.decode(&encoder.encode(policy, &[], &[]).unwrap(), false)
+            formats.get(policy).unwrap().tokenizer.decode(&encoder.encode(policy, &[], &[]).unwrap(), false)
         };
         assert_eq!([text(0), text(1)], ["a", "b"]);
         assert!(encoder.encode(2, &[], &[]).is_err());
@@ -154,7 +174,7 @@ mod tests {
     fn the_template_sees_the_date_of_the_run() {
         let encoder = encoder("{{ strftime_now('%d %b %Y') }}", None);
         let ids = encoder.encode(0, &[], &[]).unwrap();
-        assert_eq!(encoder.formats[0].tokenizer.decode(&ids, false), "29 Feb 2024");
+        assert_eq!(encoder.formats.policies[0].tokenizer.decode(&ids, false), "29 Feb 2024");
     }
 
     #[test]

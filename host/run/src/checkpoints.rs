@@ -1,6 +1,6 @@
 //! Weights from the trainer and from checkpoints to the generators of policies.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use pl_inference::WeightUpdate;
@@ -25,10 +25,9 @@ pub(crate) fn restore(
     if !path.exists() {
         return Err(Error::NoFolder { path: path.to_path_buf() });
     }
-    let folder = RunFolder::checkpoints(path);
-    let is_run = folder.is_dir() || RunFolder::require(path).is_ok();
+    let is_run = RunFolder::checkpoints(path).is_dir() || RunFolder::require(path).is_ok();
     let checkpoint = if is_run {
-        newest(&folder)?.ok_or_else(|| Error::NoCheckpoint { path: path.to_path_buf() })?
+        newest(path)?.ok_or_else(|| Error::NoCheckpoint { path: path.to_path_buf() })?.path
     } else {
         path.to_path_buf()
     };
@@ -36,9 +35,9 @@ pub(crate) fn restore(
     host.block_on(PolicyVersions::new(trainer.policies()).publish(router))
 }
 
-/// Returns the newest checkpoint in a run's folder of checkpoints. Returns `None` if it has none.
-pub(crate) fn newest(checkpoints: &Path) -> Result<Option<PathBuf>, Error> {
-    Ok(newest_info(checkpoints)?.map(|entry| entry.path))
+/// Returns the newest complete checkpoint of a run. Returns `None` before the first one.
+pub(crate) fn newest(run: &Path) -> Result<Option<CheckpointInfo>, Error> {
+    Checkpoints::new(RunFolder::checkpoints(run), 1).latest().map_err(Error::setup)
 }
 
 /// Returns the step of the last complete checkpoint in a run folder. Returns `None` before the first one.
@@ -46,11 +45,7 @@ pub(crate) fn newest(checkpoints: &Path) -> Result<Option<PathBuf>, Error> {
 /// # Errors
 /// If the folder of checkpoints can't be read.
 pub fn last_checkpoint(run: &Path) -> Result<Option<u64>, Error> {
-    Ok(newest_info(&RunFolder::checkpoints(run))?.map(|entry| entry.step))
-}
-
-fn newest_info(checkpoints: &Path) -> Result<Option<CheckpointInfo>, Error> {
-    Checkpoints::new(checkpoints, 1).latest().map_err(Error::setup)
+    Ok(newest(run)?.map(|checkpoint| checkpoint.step))
 }
 
 /// Weights of trained policies at one moment.

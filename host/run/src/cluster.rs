@@ -4,7 +4,10 @@
 //! players of this process: it hands out a task with its tree or its group of episodes as a lease, and returns what the
 //! worker has stored. `docs/cluster.md` describes the protocol.
 
+mod counters;
 mod cpu;
+mod initial_state;
+mod join_runs;
 mod joined_run;
 mod learner;
 mod leased_team;
@@ -30,6 +33,7 @@ mod worker;
 mod worker_files;
 mod worker_weights;
 
+pub use join_runs::JoinOptions;
 pub use joined_run::Participant;
 pub use learner::{LearnerOptions, learn};
 pub(crate) use leased_weights::LeasedWeights;

@@ -7,10 +7,10 @@ use pl_record::{Lock, RunFolder, first_digits, settings_by_path};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::checkpoints::last_checkpoint;
 use crate::error::Error;
 use crate::results::{EvaluationResults, read_evaluations};
 use crate::stored::StoredWorkflow;
-use crate::training::finished_steps;
 
 /// Comparison of some runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -49,7 +49,7 @@ impl RunComparison {
         let runs = folders
             .iter()
             .map(|folder| {
-                let (step, evaluations) = (finished_steps(folder)?, read_evaluations(folder)?);
+                let (step, evaluations) = (last_checkpoint(folder)?.unwrap_or(0), read_evaluations(folder)?);
                 Ok(ComparedRun { folder: folder.clone(), step, evaluations })
             })
             .collect::<Result<Vec<_>, Error>>()?;

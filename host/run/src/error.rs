@@ -267,8 +267,8 @@ pub enum Error {
     )]
     OtherGrant { grant: String },
     /// The costs of a run's steps can't be read.
-    #[error("{}: {problem}; give the folder of a run, or costs as in `rollout=50,train=25`", path.display())]
-    Costs { path: PathBuf, problem: String },
+    #[error("{problem}; give the folder of a run, or costs as in `rollout=50,train=25`")]
+    Costs { problem: String },
     /// A setting of a sweep is not written as the language wants it.
     #[error("--grid {setting}: {problem}")]
     GridSetting { setting: String, problem: String },
@@ -301,8 +301,13 @@ impl Error {
         Error::Server(Box::new(error))
     }
 
-    pub(crate) fn cluster(error: ClusterError) -> Error {
-        Error::Cluster(Box::new(error))
+    pub(crate) fn cluster(error: impl Into<ClusterError>) -> Error {
+        Error::Cluster(Box::new(error.into()))
+    }
+
+    /// Error of episodes that are not recorded.
+    pub(crate) fn rollout(error: pl_rollout::Error) -> Error {
+        Error::Rollout { source: Box::new(error), run: None, episode: None }
     }
 
     pub(crate) fn setup(error: pl_trainer::Error) -> Error {

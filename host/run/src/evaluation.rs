@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pl_dsl::workflow::{Evaluation, RoleAssignment, Rollout, Scenario, Tasks};
+use pl_dsl::workflow::{Evaluation, RoleAssignment, Scenario, Tasks};
 use pl_rollout::{
     EpisodeSetup, PlayEpisodes, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, play_batch,
 };
@@ -21,11 +21,8 @@ use crate::session::Session;
 use crate::stop_request::StopRequest;
 use crate::workflow::CheckedWorkflow;
 
-pub(crate) use statistics::mean;
 pub use statistics::{AgentReport, EvaluationReport};
-
-/// Episodes in flight if no `train` block sets them.
-const IN_FLIGHT: usize = 64;
+pub(crate) use statistics::{mean, mean_of};
 
 /// Function that returns the player of a setup's episodes.
 pub(crate) type PlayerOf<'a> = dyn Fn(Arc<EpisodeSetup>) -> Arc<dyn PlayEpisodes> + Sync + 'a;
@@ -76,7 +73,11 @@ pub fn evaluate<E: From<Error>>(
             seed: session.seed,
             step: 0,
             versions: &session.trainer.versions(),
-            in_flight: checked.workflow.train.as_ref().map_or(IN_FLIGHT, |train| train.episodes as usize),
+            in_flight: checked
+                .workflow
+                .train
+                .as_ref()
+                .map_or(RolloutPlan::IN_FLIGHT, |train| train.episodes as usize),
         };
         let (title, generated_tokens) = (evaluation.name.as_str(), session.token_counter());
         let mut tracker = host.progress().start(Activity::Episodes { title, generated_tokens });
@@ -87,9 +88,7 @@ pub fn evaluate<E: From<Error>>(
                 .tasks(host, evaluation.scenario, &evaluation.tasks, &scenario.environment, None)
                 .await?;
             let update = |p: RolloutProgress| tracker.update(p.done as u64, p.total as u64);
-            let keep = |batch: Result<RolloutBatch, pl_rollout::Error>| {
-                batch.map_err(|error| Error::Rollout { source: error.into(), run: None, episode: None })
-            };
+            let keep = |batch: Result<RolloutBatch, pl_rollout::Error>| batch.map_err(Error::rollout);
             let player = |setup: Arc<EpisodeSetup>| setup as Arc<dyn PlayEpisodes>;
             play_round((&scenario.setup, &player), &evaluation, &source, &round, update, keep).await
         };
@@ -140,6 +139,11 @@ fn evaluations(checked: &CheckedWorkflow) -> Vec<Evaluation> {
     checked.workflow.scenarios.iter().enumerate().map(evaluation).collect()
 }
 
+/// Returns true if an evaluation with an interval in steps is due after `step`. After the last step, all are due that have one.
+pub(crate) fn is_evaluation_due(every: u32, step: u64, last: bool) -> bool {
+    every > 0 && (last || step.is_multiple_of(u64::from(every)))
+}
+
 /// Returns a setup whose agents use the policies that an evaluation maps them to.
 pub(crate) fn with_roles(mut setup: EpisodeSetup, roles: &[RoleAssignment]) -> EpisodeSetup {
     for role in roles {
@@ -171,17 +175,13 @@ pub(crate) async fn play_round(
 ) -> Result<(EvaluationReport, RolloutBatch), Error> {
     let available = source.size().unwrap_or(usize::MAX);
     let count = (evaluation.limit as usize).min(available) as u32;
+    let tasks = source.take(0, count).await.map_err(Error::Tasks)?;
+    let phase = Phase::Evaluate(evaluation.name.clone());
     let plan = RolloutPlan {
-        seed: round.seed,
-        phase: Phase::Evaluate(evaluation.name.clone()),
         step: round.step,
-        tasks: source.take(0, count).await.map_err(Error::Tasks)?,
-        first_task: 0,
-        mode: Rollout::Flat,
         samples: evaluation.samples,
-        first_sample: 0,
         in_flight: round.in_flight,
-        versions: round.versions.into(),
+        ..RolloutPlan::flat(round.seed, phase, tasks, round.versions.into())
     };
     let setup = of_evaluation(EpisodeSetup::clone(setup), evaluation);
     let acting: BTreeSet<usize> = setup.turns.nodes.iter().flat_map(|node| node.agents.clone()).collect();
@@ -195,14 +195,7 @@ pub(crate) async fn play_round(
     let played = play_batch(player(Arc::new(setup)), &plan, progress).await;
     let batch = keep(played.and_then(|batch| batch.with_episodes(round.step)))?;
     let tasks = plan.tasks.len();
-    let report = EvaluationReport::new(
-        &evaluation.name,
-        tasks,
-        evaluation.samples,
-        &agents,
-        &batch.episodes,
-        (batch.lost, batch.failures.len()),
-    );
+    let report = EvaluationReport::new(&evaluation.name, tasks, evaluation.samples, &agents, &batch);
     Ok((report, batch))
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pl_inference::{DuringUpdate, EngineStats, LlmEngine, WeightUpdate};
-use pl_servers::{Fleet, ServerStats};
+use pl_servers::{Fleet, ServerError, ServerStats};
 use pl_types::{Completion, Generate, GenerateError, Request};
 
 use crate::error::Error;
@@ -231,5 +231,14 @@ fn with_policy(error: GenerateError, policy: usize) -> GenerateError {
         }
         GenerateError::Failed { reason, .. } => GenerateError::Failed { policy, reason },
         other => other,
+    }
+}
+
+/// Turns an error of a server into that of a policy's request.
+fn failure(policy: usize, error: ServerError) -> GenerateError {
+    let reason = error.to_string();
+    match error {
+        ServerError::Refused { .. } => GenerateError::Request { policy, parameter: None, reason },
+        _ => GenerateError::Failed { policy, reason },
     }
 }

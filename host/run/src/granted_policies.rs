@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use pl_dsl::workflow::Workflow;
-use pl_model::NaiveDate;
 use pl_plugin::{Message, Part, Role};
 use pl_rollout::PromptEncoder;
 use pl_types::{
     AnswerQuestions, Generate, Question, QuestionError, QuestionMessage, QuestionRole, Request, Sampling,
 };
 
-use crate::chat::{ChatEncoder, ChatFormat};
+use crate::chat::{ChatEncoder, ChatFormats};
 
 /// The policies that the plugin of a scenario's reward is granted.
 pub(crate) struct GrantedPolicies {
@@ -29,12 +28,11 @@ struct GrantedPolicy {
 }
 
 impl GrantedPolicies {
-    /// Collects the policies with the given names. `formats` has the chat format of each of the workflow's policies.
+    /// Collects the policies with the given names.
     pub fn new(
         workflow: &Workflow,
         granted: &[String],
-        formats: Arc<[ChatFormat]>,
-        date: NaiveDate,
+        formats: &ChatFormats,
         generator: Arc<dyn Generate>,
     ) -> GrantedPolicies {
         let policies = granted.iter().filter_map(|name| {
@@ -42,8 +40,7 @@ impl GrantedPolicies {
             let is_remote = workflow.policies.get(index)?.server.is_some();
             Some((name.clone(), GrantedPolicy { index, is_remote }))
         });
-        let encoder = ChatEncoder { formats, thinking: None, date };
-        GrantedPolicies { policies: policies.collect(), encoder, generator }
+        GrantedPolicies { policies: policies.collect(), encoder: formats.encoder(None), generator }
     }
 }
 

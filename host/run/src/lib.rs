@@ -61,6 +61,8 @@ mod stored;
 pub mod sweep;
 #[cfg(test)]
 mod test_failures;
+#[cfg(test)]
+mod test_transitions;
 mod token_gradient;
 mod training;
 mod unknown_names;
@@ -69,9 +71,9 @@ mod workflow;
 
 pub use checkpoints::last_checkpoint;
 pub use cluster::{
-    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, LearnerOptions, Participant,
-    RankPlace, Role, SandboxMachineOptions, SandboxStatus, Sandboxes, ServerAddress, ServerConfig,
-    TOKEN_VARIABLE, WorkerOptions, WorkerStatus, cluster_status, learn, run_jobs, work,
+    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, JoinOptions, LearnerOptions,
+    Participant, RankPlace, Role, SandboxMachineOptions, SandboxStatus, Sandboxes, ServerAddress,
+    ServerConfig, TOKEN_VARIABLE, WorkerOptions, WorkerStatus, cluster_status, learn, run_jobs, work,
 };
 pub use device::{DevicePreference, select_device};
 pub use diagnostics::Diagnostics;

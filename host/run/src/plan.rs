@@ -406,7 +406,8 @@ impl PolicyPlan {
     }
 }
 
-/// Returns the names of the agents and designers of a policy, and the designs that may use it.
+/// Returns the names of the agents and designers of a policy, the designs that may use it, and the evaluations in which
+/// other agents have it.
 fn users(workflow: &Workflow, policy: usize) -> Vec<String> {
     let name = &workflow.policies[policy].name;
     let agents =
@@ -414,7 +415,12 @@ fn users(workflow: &Workflow, policy: usize) -> Vec<String> {
     let designers = workflow.designers.iter();
     let writers = designers.clone().filter(|one| one.policy == policy).map(|one| one.name.clone());
     let designed = designers.filter(|one| one.palette.policies.contains(name));
-    agents.chain(writers).chain(designed.map(|one| format!("designs of {}", one.name))).collect()
+    let designed = designed.map(|one| format!("designs of {}", one.name));
+    let evaluations = workflow.evaluations.iter();
+    let roles = evaluations.flat_map(|one| one.roles.iter().map(move |role| (one, role)));
+    let roles = roles.filter(|(_, role)| role.policy == policy);
+    let roles = roles.map(|(one, role)| format!("{} in {}", workflow.agents[role.agent].name, one.name));
+    agents.chain(writers).chain(designed).chain(roles).collect()
 }
 
 impl CriticPlan {

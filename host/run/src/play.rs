@@ -6,7 +6,7 @@ use pl_data::exact_json;
 use pl_plugin::Task;
 use pl_rollout::{EpisodeEvent, EpisodeSummary};
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::error::Error;
 use crate::host::Host;
@@ -69,13 +69,22 @@ where
     E: From<Error>,
     W: Future<Output = Result<(), E>>,
 {
+    let playing = async |sender| player.play(seed, task, sender).await.map_err(E::from);
+    Ok(watched(host, playing, watch)?.summary)
+}
+
+/// Plays an episode, whose events go to `watch`. They end when `play` has dropped the sender.
+pub(crate) fn watched<T, E, W>(
+    host: &Host,
+    play: impl AsyncFnOnce(UnboundedSender<EpisodeEvent>) -> Result<T, E>,
+    watch: impl FnOnce(UnboundedReceiver<EpisodeEvent>) -> W,
+) -> Result<T, E>
+where
+    W: Future<Output = Result<(), E>>,
+{
     let (sender, events) = unbounded_channel();
-    let episode = host.block_on(async {
-        let playing = async { player.play(seed, task, sender).await.map_err(E::from) };
-        let (episode, ()) = tokio::try_join!(playing, watch(events))?;
-        Ok::<_, E>(episode)
-    })?;
-    Ok(episode.summary)
+    let (played, ()) = host.block_on(async { tokio::try_join!(play(sender), watch(events)) })?;
+    Ok(played)
 }
 
 #[cfg(test)]

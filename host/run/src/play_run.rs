@@ -9,14 +9,14 @@ use pl_record::RunFolder;
 use pl_rollout::{Attempt, Continuation, EpisodeEvent, EpisodeSetup, Trace, continue_episode};
 use pl_types::{EpisodeId, Phase};
 use tch::Device;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::design::ScenarioDesigner;
 use crate::error::Error;
 use crate::evaluation::of_evaluation;
 use crate::host::Host;
 use crate::origin::is_own;
-use crate::play::{first_task, task_from_text};
+use crate::play::{first_task, task_from_text, watched};
 use crate::recorded::open_run;
 use crate::replay::RecordedRun;
 use crate::session::{Session, SessionOptions};
@@ -107,7 +107,6 @@ impl PlayableRun {
         E: From<Error>,
         W: Future<Output = Result<(), E>>,
     {
-        let (sender, events) = unbounded_channel();
         match start {
             PlayStart::Task(text) => {
                 let task = match text {
@@ -116,12 +115,11 @@ impl PlayableRun {
                 };
                 let missing = || Error::NoScenario { scenario: String::new(), scenarios: Vec::new() };
                 let player = self.session.player(0).ok_or_else(missing)?;
-                let playing = async {
+                let playing = async |sender| {
                     let played = player.play(self.session.seed, task, sender).await.map_err(E::from)?;
                     played.trace.ok_or_else(|| E::from(Error::NoTraces { run: self.run.clone() }))
                 };
-                let (trace, ()) = host.block_on(async { tokio::try_join!(playing, watch(events)) })?;
-                Ok(trace)
+                watched(host, playing, watch)
             }
             PlayStart::Turn { episode, node_visit, prompts, draw } => {
                 let trace = RecordedRun::open(&self.run)?.find(&episode)?;
@@ -129,12 +127,12 @@ impl PlayableRun {
                 let prompts = self.encode(&setup, prompts)?;
                 let versions = self.session.trainer.versions().into();
                 let from = Continuation { node_visit, prompts, draw, versions };
-                // The events end when the setup is dropped.
-                let setup = EpisodeSetup { observer: Some(sender), fault_penalty: None, ..setup };
-                let playing = async move { Ok(continue_episode(&setup, &trace, &from).await) };
-                let (Attempt { trace, .. }, ()) =
-                    host.block_on(async { tokio::try_join!(playing, watch(events)) })?;
-                Ok(trace)
+                let playing = async |sender| {
+                    let setup = EpisodeSetup { observer: Some(sender), fault_penalty: None, ..setup };
+                    let Attempt { trace, .. } = continue_episode(&setup, &trace, &from).await;
+                    Ok(trace)
+                };
+                watched(host, playing, watch)
             }
         }
     }
@@ -154,9 +152,7 @@ impl PlayableRun {
         if let Some(evaluation) = evaluation {
             return Ok(of_evaluation(EpisodeSetup::clone(&own.setup), evaluation));
         }
-        let of_scenario = (Arc::clone(&own.setup), own.environment.services().clone());
-        let Session { formats, date, .. } = &self.session;
-        let designer = ScenarioDesigner::new(&self.checked, scenario, of_scenario, formats, *date)?;
+        let designer = ScenarioDesigner::new(&self.checked, scenario, own, &self.session.formats)?;
         let designed = designer.and_then(|designer| designer.setup_of(trace));
         Ok(EpisodeSetup::clone(&designed.unwrap_or_else(|| Arc::clone(&own.setup))))
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use pl_dsl::workflow::Rollout;
 use pl_plugin::Task;
 use pl_rollout::{
     EpisodeEvent, EpisodeFailure, EpisodeSetup, EpisodeSummary, RolloutPlan, Trace, play_batch,
@@ -45,27 +44,13 @@ impl Player {
         task: Task,
         events: UnboundedSender<EpisodeEvent>,
     ) -> Result<PlayedEpisode, Error> {
-        let plan = RolloutPlan {
-            seed,
-            phase: Phase::Play,
-            step: 0,
-            tasks: vec![Arc::new(task)],
-            first_task: 0,
-            mode: Rollout::Flat,
-            samples: 1,
-            first_sample: 0,
-            in_flight: 1,
-            versions: Arc::clone(&self.versions),
-        };
+        let tasks = vec![Arc::new(task)];
+        let plan = RolloutPlan::flat(seed, Phase::Play, tasks, Arc::clone(&self.versions));
         // The events end when the last owner of the sender is dropped.
         // A person who watches wants to see an episode, not a penalty.
         let setup =
             EpisodeSetup { observer: Some(events), fault_penalty: None, ..EpisodeSetup::clone(&self.setup) };
-        let mut batch = play_batch(Arc::new(setup), &plan, |_| {}).await.map_err(|error| Error::Rollout {
-            source: error.into(),
-            run: None,
-            episode: None,
-        })?;
+        let mut batch = play_batch(Arc::new(setup), &plan, |_| {}).await.map_err(Error::rollout)?;
         if let (true, Some(EpisodeFailure { agent, stage, cause, is_task_refused, .. })) =
             (batch.episodes.is_empty(), batch.failures.first())
         {

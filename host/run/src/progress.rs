@@ -189,13 +189,15 @@ pub enum Notice {
         /// Run folder and episode of the first failure. `None` if nothing is recorded.
         replay: Option<(PathBuf, EpisodeId)>,
     },
-    /// The samples of most groups had the same return for several steps, or no completion had an advantage, so that the
-    /// policies learn next to nothing.
+    /// The samples of most groups had the same return for several steps, no completion had an advantage, or a correction
+    /// dropped all that had one, so that the policies learn next to nothing.
     FlatSteps {
         /// Number of these steps.
         steps: u32,
         /// Number of completions in their updates.
         completions: u64,
+        /// Number of the steps in which a correction dropped all completions of a policy.
+        dropped: u32,
         /// Share of their groups that had samples of equal return. `None` if these are not the reason.
         share: Option<f64>,
         /// Share of the last step's episodes that succeeded.
@@ -219,8 +221,13 @@ pub enum Notice {
     },
     /// Servers that generate for policies have failed or work again.
     Fleet(FleetEvent),
-    /// A worker or a learner has joined a run.
+    /// A worker, a learner or a sandbox machine has joined a run.
     JoinedRun {
+        /// Name of the run's streams.
+        run: String,
+    },
+    /// The run that a process is to take part in is not there yet.
+    WaitingForRun {
         /// Name of the run's streams.
         run: String,
     },
@@ -236,12 +243,12 @@ pub enum Notice {
         /// True if GPUs sum gradients by NCCL.
         nccl: bool,
     },
-    /// A worker or a learner has left a run.
+    /// A worker, a learner or a sandbox machine has left a run.
     LeftRun {
         /// Name of the run's streams.
         run: String,
-        /// Tasks whose results it has stored.
-        played: u64,
+        /// Tasks, updates or jobs whose results it has stored.
+        done: u64,
     },
     /// Work of a run waits, because no process for it takes part.
     NoProcess {
@@ -296,6 +303,9 @@ impl fmt::Display for Notice {
                 write!(f, "warning: {run} can't be marked as yours ({reason}); resuming it will need --trust")
             }
             Notice::JoinedRun { run } => write!(f, "joined run {run}"),
+            Notice::WaitingForRun { run } => {
+                write!(f, "waiting for run {run}; `pl-host cluster status` lists the runs of the server")
+            }
             Notice::WaitingForRanks { missing } => {
                 let ranks = missing.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
                 write!(f, "waiting for rank {ranks} (pl-host learner --rank N --leader HOST:PORT)")
@@ -303,7 +313,7 @@ impl fmt::Display for Notice {
             Notice::RanksConnected { ranks, nccl } => {
                 write!(f, "{ranks} ranks are connected{}", if *nccl { ", by NCCL" } else { "" })
             }
-            Notice::LeftRun { run, played } => write!(f, "left run {run}; tasks done: {played}"),
+            Notice::LeftRun { run, done } => write!(f, "left run {run}; tasks done: {done}"),
             Notice::NoProcess { run, process: MissingProcess::SandboxMachine, waiting } => write!(
                 f,
                 "no sandbox machine takes the jobs of run {run}, and {waiting} wait; start one: pl-host sandbox serve --nats URL"
@@ -354,6 +364,12 @@ impl fmt::Display for Notice {
                 f,
                 "warning: in the last {steps} steps, there was no completion to train on\n  hint: prompts that leave room for \
                  an answer: shorter ones, or a model with a longer context"
+            ),
+            Notice::FlatSteps { steps, dropped: dropped @ 1.., .. } => write!(
+                f,
+                "warning: `correction` dropped all completions of a policy in {dropped} of the last {steps} steps, which taught \
+                 next to nothing\n  hint: a smaller `staleness`, a lower `learning_rate`, or wider bounds (`correction_low`, \
+                 `correction_high`)"
             ),
             Notice::FlatSteps { steps, share, success, entropy, .. } => {
                 let problem = match share {

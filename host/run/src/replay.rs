@@ -14,17 +14,18 @@ use pl_rollout::{
 };
 use pl_sandbox::DeniedSandbox;
 use pl_types::{EpisodeId, Phase};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::chat::ChatFormat;
+use crate::chat::ChatFormats;
 use crate::design::ScenarioDesigner;
 use crate::error::Error;
 use crate::evaluation::with_roles;
 use crate::host::Host;
 use crate::lock::start_date;
+use crate::play::watched;
 use crate::progress::Activity;
 use crate::recorded::open_recorded;
-use crate::session::{chat_formats, episode_setups};
+use crate::session::{SessionScenario, chat_formats, episode_setups};
 use crate::stored::StoredWorkflow;
 
 /// Episodes that are replayed at a time.
@@ -123,14 +124,12 @@ pub fn has_fault(trace: &Trace) -> bool {
 
 /// Plugins of a run, ready to replay its episodes.
 pub struct Replayer {
-    /// Setup of each scenario.
-    scenarios: Vec<Arc<EpisodeSetup>>,
+    scenarios: Vec<SessionScenario>,
     /// Designers of the scenarios that the run trained with one.
     designers: Vec<Option<ScenarioDesigner>>,
     /// Setup of each evaluation, by name.
     evaluations: BTreeMap<String, Arc<EpisodeSetup>>,
-    /// Chat format of each policy.
-    formats: Arc<[ChatFormat]>,
+    formats: ChatFormats,
 }
 
 impl Replayer {
@@ -148,23 +147,20 @@ impl Replayer {
         trust: bool,
     ) -> Result<Replayer, Error> {
         let (checked, lock) = open_recorded(host, run, plugins, trust)?;
-        let formats = chat_formats(&checked)?;
+        let formats = chat_formats(&checked, start_date(&lock))?;
         let denied = DeniedSandbox("a replay runs no code".to_owned());
         let services = Services { sandbox: Arc::new(denied), corpora: Corpora::default() };
         let environments = checked.environments_with(|_| Ok(services.clone()))?;
-        let generator = Arc::new(DisabledGenerator);
-        let setups = episode_setups(&checked, formats.clone(), start_date(&lock), &environments, generator)?;
+        let setups = episode_setups(&checked, &formats, &environments, Arc::new(DisabledGenerator))?;
         let of_evaluation = |evaluation: &Evaluation| {
             let setup = setups.get(evaluation.scenario)?.clone();
             Some((evaluation.name.clone(), Arc::new(with_roles(setup, &evaluation.roles))))
         };
         let evaluations = checked.workflow.evaluations.iter().filter_map(of_evaluation).collect();
-        let scenarios: Vec<Arc<EpisodeSetup>> = setups.into_iter().map(Arc::new).collect();
-        let designers = scenarios.iter().enumerate().map(|(index, setup)| {
-            let of_scenario = (Arc::clone(setup), services.clone());
-            ScenarioDesigner::new(&checked, index, of_scenario, &formats, start_date(&lock))
-        });
-        let designers = designers.collect::<Result<_, Error>>()?;
+        let scenario = |(environment, setup)| SessionScenario { environment, setup: Arc::new(setup) };
+        let scenarios: Vec<SessionScenario> = environments.into_iter().zip(setups).map(scenario).collect();
+        let designer = |(index, own): (usize, _)| ScenarioDesigner::new(&checked, index, own, &formats);
+        let designers = scenarios.iter().enumerate().map(designer).collect::<Result<_, Error>>()?;
         Ok(Replayer { scenarios, designers, evaluations, formats })
     }
 
@@ -174,12 +170,12 @@ impl Replayer {
             Phase::Evaluate(name) => self.evaluations.get(name),
             Phase::Train | Phase::Play => None,
         };
-        let is_it = |setup: &Arc<EpisodeSetup>| setup.scenario.as_deref() == trace.scenario.as_deref();
+        let is_it = |own: &SessionScenario| own.setup.scenario.as_deref() == trace.scenario.as_deref();
         let scenario = self.scenarios.iter().position(is_it);
         let designer = scenario.and_then(|index| self.designers.get(index)?.as_ref());
         let designed = designer.filter(|_| own.is_none()).and_then(|designer| designer.setup_of(trace));
         // A stored workflow has at least one scenario.
-        let of_scenario = || own.unwrap_or(&self.scenarios[scenario.unwrap_or_default()]);
+        let of_scenario = || own.unwrap_or(&self.scenarios[scenario.unwrap_or_default()].setup);
         designed.unwrap_or_else(|| Arc::clone(of_scenario()))
     }
 
@@ -201,12 +197,11 @@ impl Replayer {
     where
         W: Future<Output = Result<(), E>>,
     {
-        let (sender, events) = unbounded_channel();
-        let setup = EpisodeSetup { observer: Some(sender), ..EpisodeSetup::clone(&self.setup_of(trace)) };
-        // The events end when the setup is dropped.
-        let playing = async move { Ok(pl_rollout::replay(&setup, trace).await) };
-        let (replay, ()) = host.block_on(async { tokio::try_join!(playing, watch(events)) })?;
-        Ok(replay)
+        let playing = async |sender| {
+            let setup = EpisodeSetup { observer: Some(sender), ..EpisodeSetup::clone(&self.setup_of(trace)) };
+            Ok(pl_rollout::replay(&setup, trace).await)
+        };
+        watched(host, playing, watch)
     }
 
     /// Replays all attempts of a run, or only those with a fault. Hands each result to `finished`, in order.
@@ -250,7 +245,7 @@ impl Replayer {
     /// Returns a text that shows a difference. Tokens are decoded.
     pub fn describe(&self, difference: &Difference) -> String {
         // All scenarios have the same agents. Those of designs have names of their own.
-        let agents = &self.scenarios[0].agents;
+        let agents = &self.scenarios[0].setup.agents;
         difference.show(|agent, tokens| {
             let runtime = agents.iter().find(|known| known.name == agent);
             let format = self.formats.get(runtime.map_or(0, |runtime| runtime.policy));

@@ -35,8 +35,8 @@ pub(crate) fn create(
 
 /// Returns true if another process has created the folder meanwhile.
 fn is_taken(error: &pl_record::Error) -> bool {
-    use pl_record::Error::{InUse, Locked, Occupied};
-    matches!(error, Occupied { .. } | InUse { .. } | Locked { .. })
+    use pl_record::Error::{InUse, Locked, Occupied, Unstarted};
+    matches!(error, Occupied { .. } | InUse { .. } | Unstarted { .. } | Locked { .. })
 }
 
 /// Marks a folder as made by this user. A failure only costs a question when the run is resumed.

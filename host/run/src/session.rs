@@ -13,7 +13,7 @@ use pl_trainer::{Learner, ServedPolicy, Trainer};
 use pl_types::{Generate, SourcePath};
 use tch::Device;
 
-use crate::chat::{ChatEncoder, ChatFormat, today};
+use crate::chat::{ChatFormat, ChatFormats, today};
 use crate::checkpoints;
 use crate::diagnostics::Diagnostics;
 use crate::dtype::model_dtype;
@@ -41,6 +41,15 @@ pub struct SessionOptions {
     pub checkpoint: Option<PathBuf>,
     /// Gives each policy without an adapter weights of its own in the engine, so that [`RuntimeControl`] can replace
     /// them.
+    pub own_weights: bool,
+}
+
+/// What a session begins with.
+pub(crate) struct SessionStart {
+    pub seed: u64,
+    /// Date that chat templates see as today.
+    pub date: NaiveDate,
+    /// As in [`SessionOptions::own_weights`].
     pub own_weights: bool,
 }
 
@@ -90,8 +99,7 @@ pub struct Session {
     pub(crate) seed: u64,
     /// Date that chat templates see as today.
     pub(crate) date: NaiveDate,
-    /// Chat format of each policy.
-    pub(crate) formats: Arc<[ChatFormat]>,
+    pub(crate) formats: ChatFormats,
 }
 
 impl Session {
@@ -107,73 +115,47 @@ impl Session {
         options: &SessionOptions,
     ) -> Result<Session, Error> {
         checked.require_permissions()?;
-        let models = LocatedModels::find(host, checked, device)?;
+        let start = SessionStart { seed: options.seed, date: today(), own_weights: options.own_weights };
         let mut workflow = checked.workflow.clone();
         match &options.checkpoint {
             Some(checkpoint) => {
                 drop_restored_starts(&mut workflow.policies);
-                let mut session = Session::load_with(host, checked, &workflow, models, options, today())?;
+                let mut session = Session::load(host, checked, &workflow, device, start)?;
                 checkpoints::restore(host, &mut session.trainer, &session.router, checkpoint)?;
                 Ok(session)
             }
             None => {
                 // Nothing is trained or restored: trainable copies of weights would waste memory.
                 workflow.train = None;
-                Session::load_with(host, checked, &workflow, models, options, today())
+                Session::load(host, checked, &workflow, device, start)
             }
         }
     }
 
     /// Loads the models and starts the inference engine. `workflow` is the checked one, possibly with fewer
-    /// policies to train or to load. `date` is what chat templates see as today.
+    /// policies to train or to load.
     pub(crate) fn load(
         host: &Host,
         checked: &CheckedWorkflow,
-        workflow: &pl_dsl::workflow::Workflow,
-        located: LocatedModels,
-        seed: u64,
-        date: NaiveDate,
+        workflow: &Workflow,
+        device: Device,
+        start: SessionStart,
     ) -> Result<Session, Error> {
-        let options = SessionOptions { seed, ..SessionOptions::default() };
-        Session::load_with(host, checked, workflow, located, &options, date)
-    }
-
-    fn load_with(
-        host: &Host,
-        checked: &CheckedWorkflow,
-        workflow: &pl_dsl::workflow::Workflow,
-        located: LocatedModels,
-        options: &SessionOptions,
-        date: NaiveDate,
-    ) -> Result<Session, Error> {
-        let seed = options.seed;
-        let LocatedModels { models: located, placement, memory } = located;
+        let SessionStart { seed, date, own_weights } = start;
+        let LocatedModels { models: located, placement, memory } =
+            LocatedModels::find(host, checked, device)?;
         let device = placement.train;
         let deterministic = workflow.train.as_ref().is_some_and(|train| train.deterministic);
         libtorch::use_deterministic_algorithms(deterministic && device.is_cuda());
         let tracker = host.progress().start(Activity::LoadingModels);
-        let models = workflow
-            .models
-            .iter()
-            .zip(&located)
-            .enumerate()
-            .map(|(index, (model, file))| {
-                let dtype = model_dtype(workflow, index, device);
-                let source = source_of(checked, model, file)?;
-                let loaded = match needs_weights(workflow, index) {
-                    true => Model::load(source, device, dtype),
-                    false => Model::load_without_weights(source, dtype),
-                };
-                loaded.map_err(|error| Error::Model { model: model.name.clone(), source: Box::new(error) })
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let models = load_models(checked, workflow, &located, device)?;
         let names = || workflow.models.iter().map(|model| model.name.clone());
         let model_hashes = names().zip(models.iter().map(|model| model.hash.clone())).collect();
         let model_dtypes = names().zip(models.iter().map(|model| model.dtype.to_string())).collect();
         let trainer =
             Trainer::new(workflow, |from| checked.start(from), models, seed, device).map_err(Error::setup)?;
         let overlaps = workflow.largest_staleness() > 0;
-        let layout = EngineLayout::new(workflow, &trainer, options.own_weights);
+        let layout = EngineLayout::new(workflow, &trainer, own_weights);
         let engines = start_engines(&trainer, workflow, &layout, &placement, overlaps)?;
         drop(tracker);
         let router = Arc::new(connect(host, workflow, &trainer, engines, &layout)?);
@@ -187,8 +169,8 @@ impl Session {
             }
         };
         let formats = trainer.policies().into_iter().map(format).collect();
-        let formats = with_hosted_formats(workflow, formats)?;
-        let setups = episode_setups(checked, Arc::clone(&formats), date, &environments, router.clone())?;
+        let formats = ChatFormats::new(with_hosted_formats(workflow, formats)?, date);
+        let setups = episode_setups(checked, &formats, &environments, router.clone())?;
         let scenarios = environments.into_iter().zip(setups);
         let learner_cores =
             trainer.learners().iter().map(|learner| learner_cores(learner, workflow)).collect();
@@ -319,7 +301,7 @@ pub(crate) fn is_start_restored(policy: &Policy) -> bool {
 }
 
 /// Models of a workflow that are on this machine, and the devices they will be used on.
-pub struct LocatedModels {
+struct LocatedModels {
     /// Files in the order of the workflow's models.
     models: Vec<LocatedModel>,
     placement: Placement,
@@ -328,10 +310,7 @@ pub struct LocatedModels {
 
 impl LocatedModels {
     /// Finds the models, fetches those of a hub, and warns if the machine has too little memory.
-    ///
-    /// # Errors
-    /// If a model can't be found, fetched or read.
-    pub fn find(host: &Host, checked: &CheckedWorkflow, device: Device) -> Result<LocatedModels, Error> {
+    fn find(host: &Host, checked: &CheckedWorkflow, device: Device) -> Result<LocatedModels, Error> {
         let workflow = &checked.workflow;
         let placement = Placement::new(workflow, device)?;
         let device = placement.train;
@@ -356,6 +335,26 @@ impl LocatedModels {
         }
         Ok(LocatedModels { models, placement, memory })
     }
+}
+
+/// Loads the models that were found, those that only servers generate for without weights.
+fn load_models(
+    checked: &CheckedWorkflow,
+    workflow: &Workflow,
+    located: &[LocatedModel],
+    device: Device,
+) -> Result<Vec<Model>, Error> {
+    let load = |(index, (model, file))| {
+        let model: &pl_dsl::workflow::Model = model;
+        let dtype = model_dtype(workflow, index, device);
+        let source = source_of(checked, model, file)?;
+        let loaded = match needs_weights(workflow, index) {
+            true => Model::load(source, device, dtype),
+            false => Model::load_without_weights(source, dtype),
+        };
+        loaded.map_err(|error| Error::Model { model: model.name.clone(), source: Box::new(error) })
+    };
+    workflow.models.iter().zip(located).enumerate().map(load).collect()
 }
 
 /// Returns a model that was found, to be read.
@@ -442,8 +441,7 @@ fn learner_cores(learner: &Learner, workflow: &Workflow) -> Vec<u32> {
 /// If an agent or a reward can't be created.
 pub(crate) fn episode_setups(
     checked: &CheckedWorkflow,
-    formats: Arc<[ChatFormat]>,
-    date: NaiveDate,
+    formats: &ChatFormats,
     environments: &[Arc<pl_plugin::Environment>],
     generator: Arc<dyn Generate>,
 ) -> Result<Vec<EpisodeSetup>, Error> {
@@ -453,17 +451,13 @@ pub(crate) fn episode_setups(
         for (position, agent) in checked.workflow.agents.iter().enumerate() {
             let item = checked.agent(position)?.with_services(environment.services().clone());
             let bootstraps = has_critic(&checked.workflow, agent.policy);
-            agents.push(AgentRuntime {
-                bootstraps,
-                ..agent_runtime(agent, position as u32, item, &formats, date)
-            });
+            agents.push(AgentRuntime { bootstraps, ..agent_runtime(agent, position as u32, item, formats) });
         }
         let plugin = checked.workflow.plugins.get(scenario.reward.plugin);
         let granted = GrantedPolicies::new(
             &checked.workflow,
             plugin.map_or(&[], |plugin| &plugin.grant.policies),
-            Arc::clone(&formats),
-            date,
+            formats,
             Arc::clone(&generator),
         );
         setups.push(EpisodeSetup {
@@ -490,19 +484,18 @@ pub(crate) fn episode_setups(
     Ok(setups)
 }
 
-/// Connects an agent with its policy. `number` is its number in keys and groups, `formats` has the chat format of each policy.
+/// Connects an agent with its policy. `number` is its number in keys and groups.
 pub(crate) fn agent_runtime(
     block: &pl_dsl::workflow::Agent,
     number: u32,
     agent: pl_plugin::Agent,
-    formats: &Arc<[ChatFormat]>,
-    date: NaiveDate,
+    formats: &ChatFormats,
 ) -> AgentRuntime {
     AgentRuntime {
         name: block.name.clone(),
         number,
         agent: Arc::new(agent),
-        encoder: Arc::new(ChatEncoder { formats: Arc::clone(formats), thinking: block.thinking, date }),
+        encoder: Arc::new(formats.encoder(block.thinking)),
         policy: block.policy,
         sampling: block.sampling.clone(),
         max_tokens: block.max_tokens,
@@ -519,11 +512,11 @@ pub(crate) fn has_critic(workflow: &Workflow, policy: usize) -> bool {
     training.is_some_and(|training| training.critic.is_some())
 }
 
-/// Returns the chat format of each policy's model, read from disk without the weights.
+/// Returns the chat format of each policy's model, read from disk without the weights. Templates see `date` as today.
 ///
 /// # Errors
 /// If a model is not on this machine.
-pub(crate) fn chat_formats(checked: &CheckedWorkflow) -> Result<Arc<[ChatFormat]>, Error> {
+pub(crate) fn chat_formats(checked: &CheckedWorkflow, date: NaiveDate) -> Result<ChatFormats, Error> {
     let read = |model: &pl_dsl::workflow::Model| -> Result<ChatFormat, Error> {
         let name = || model.name.clone();
         let found = locate::model_on_disk(&checked.folder, &model.source)
@@ -539,14 +532,11 @@ pub(crate) fn chat_formats(checked: &CheckedWorkflow) -> Result<Arc<[ChatFormat]
     };
     let formats = checked.workflow.models.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
     let formats = checked.workflow.policies.iter().map(|policy| formats[policy.model].clone()).collect();
-    with_hosted_formats(&checked.workflow, formats)
+    Ok(ChatFormats::new(with_hosted_formats(&checked.workflow, formats)?, date))
 }
 
 /// Gives the policies that are hosted models the template of conversations.
-fn with_hosted_formats(
-    workflow: &Workflow,
-    mut formats: Vec<ChatFormat>,
-) -> Result<Arc<[ChatFormat]>, Error> {
+fn with_hosted_formats(workflow: &Workflow, mut formats: Vec<ChatFormat>) -> Result<Vec<ChatFormat>, Error> {
     for (format, policy) in formats.iter_mut().zip(&workflow.policies) {
         if is_hosted(workflow, policy) {
             let template = conversation_template()
@@ -556,7 +546,7 @@ fn with_hosted_formats(
             format.max_positions = usize::MAX;
         }
     }
-    Ok(formats.into())
+    Ok(formats)
 }
 
 /// Returns an absolute path of a folder. An empty path is the working folder.

@@ -13,12 +13,13 @@ use pl_dsl::Override;
 use serde::Serialize;
 use tch::Device;
 
+use crate::checkpoints::last_checkpoint;
 use crate::error::Error;
 use crate::host::Host;
 use crate::progress::Notice;
 use crate::results::{EvaluationResults, MeanInterval, read_evaluations};
 use crate::stop_request::StopRequest;
-use crate::training::{ResumeOptions, RunEnding, RunOptions, TrainingRun, finished_steps};
+use crate::training::{ResumeOptions, RunEnding, RunOptions, TrainingRun};
 use crate::workflow::CheckedWorkflow;
 
 use self::remaining::{Remaining, Wanted, is_run, planned_steps};
@@ -209,6 +210,11 @@ impl CheckedSweep {
         for ((index, remaining), (seed, (wanted, cell))) in remaining.into_iter().enumerate().zip(runs) {
             let name = cell.folder_name(seed);
             let root = self.folder.join(&name);
+            if matches!(remaining, Remaining::Nothing) {
+                continue;
+            }
+            // Before it is started, for the error of one that can't be.
+            host.notify(Notice::SweepRun { number: index + 1, total, name });
             let mut run = match remaining {
                 Remaining::Nothing => continue,
                 Remaining::All => {
@@ -220,7 +226,6 @@ impl CheckedSweep {
                     TrainingRun::resume(host, &root, device, &options)?
                 }
             };
-            host.notify(Notice::SweepRun { number: index + 1, total, name });
             if run.train(stop)? == RunEnding::Interrupted {
                 return Ok(RunEnding::Interrupted);
             }
@@ -241,7 +246,7 @@ impl CheckedSweep {
         let mut runs = Vec::new();
         for &seed in &self.seeds {
             let root = self.folder.join(cell.folder_name(seed));
-            if is_run(&root) && finished_steps(&root)? >= steps {
+            if is_run(&root) && last_checkpoint(&root)?.unwrap_or(0) >= steps {
                 runs.push(read_evaluations(&root)?);
             }
         }

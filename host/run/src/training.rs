@@ -31,7 +31,7 @@ use std::sync::Arc;
 use pl_dsl::Override;
 use pl_dsl::workflow::{BatchOrder, LrSchedule, Train, Workflow};
 use pl_record::{FinishedSteps, Lock, RunFolder};
-use pl_trainer::checkpoint::EarlierVersion;
+use pl_trainer::checkpoint::{CheckpointInfo, EarlierVersion};
 use pl_trainer::{Learner, Trainer};
 use tch::Device;
 
@@ -50,7 +50,7 @@ use crate::progress::Notice;
 use crate::resume::{changed_limits, changed_settings, copy_changeable_settings, fixed_settings};
 use crate::run_folder;
 use crate::schedule::StepSchedule;
-use crate::session::{LocatedModels, Session, is_start_restored};
+use crate::session::{Session, SessionStart, is_start_restored};
 use crate::stored::{StoredOverride, StoredWorkflow};
 use crate::workflow::CheckedWorkflow;
 
@@ -133,8 +133,8 @@ impl<'h> TrainingRun<'h> {
         if let Some(folder) = &options.folder {
             RunFolder::check_unused(folder).map_err(Error::RunFolder)?;
         }
-        let models = LocatedModels::find(host, checked, device)?;
-        let session = Session::load(host, checked, &checked.workflow, models, options.seed, today())?;
+        let start = SessionStart { seed: options.seed, date: today(), own_weights: false };
+        let session = Session::load(host, checked, &checked.workflow, device, start)?;
         options.cluster.check_learners(checked, &session.trainer)?;
         let lock = lock_of(host, checked, &session)?;
         let mut rollouts = Rollouts::new(host, checked, &session)?;
@@ -199,19 +199,16 @@ impl<'h> TrainingRun<'h> {
             let given = stored.given(root, &lock, trusted, &options.overrides);
             require_trust(root, &options.cluster.applied_to(stored.clone().open(host, root, given)?)?)?;
         }
-        let checkpoint = newest(&RunFolder::checkpoints(root))?;
+        let checkpoint = newest(root)?;
         if checkpoint.is_none() {
             run_folder::check_start(root, options.from_start)?;
         }
         let overrides = options.overrides.as_slice();
         if !overrides.is_empty() {
-            let state = match &checkpoint {
-                Some(checkpoint) => read_state(checkpoint)?,
-                None => LoopState::default(),
-            };
+            let finished = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.step);
             let given = |more: &[Override]| stored.given(root, &lock, trusted, more);
             let given = [given(&[]), given(overrides)];
-            change_settings(host, root, &mut stored, overrides, &state, given)?;
+            change_settings(host, root, &mut stored, overrides, finished, given)?;
         }
         let given = stored.given(root, &lock, trusted, overrides);
         let mut checked = options.cluster.applied_to(stored.clone().open(host, root, given)?)?;
@@ -226,8 +223,8 @@ impl<'h> TrainingRun<'h> {
                 policy.from = None;
             }
         }
-        let models = LocatedModels::find(host, &checked, device)?;
-        let mut session = Session::load(host, &checked, &workflow, models, lock.seed, start_date(&lock))?;
+        let start = SessionStart { seed: lock.seed, date: start_date(&lock), own_weights: false };
+        let mut session = Session::load(host, &checked, &workflow, device, start)?;
         let mut now = lock_of(host, &checked, &session)?;
         if checkpoint.is_some() {
             allow_missing_starts(&lock, &mut now, &checked.workflow.policies);
@@ -238,11 +235,10 @@ impl<'h> TrainingRun<'h> {
             return Err(Error::Changed { path: root.to_path_buf(), differences });
         }
         let (mut state, mut earlier) = (LoopState::default(), Vec::new());
-        if let Some(checkpoint) = checkpoint {
-            let restored = session.trainer.load(&checkpoint).map_err(Error::setup)?;
-            earlier = session.trainer.load_earlier(&checkpoint).map_err(Error::setup)?;
-            state = serde_json::from_value(restored.state)
-                .map_err(|source| Error::State { path: checkpoint, source })?;
+        if let Some(CheckpointInfo { path, .. }) = checkpoint {
+            let restored = session.trainer.load(&path).map_err(Error::setup)?;
+            earlier = session.trainer.load_earlier(&path).map_err(Error::setup)?;
+            state = serde_json::from_value(restored.state).map_err(|source| Error::State { path, source })?;
         }
         let mut rollouts = Rollouts::new(host, &checked, &session)?;
         let schedule = schedule_of(&checked.workflow, &train, &session.trainer, &rollouts);
@@ -349,28 +345,14 @@ fn train_block(workflow: &Workflow) -> Result<&Train, Error> {
     workflow.train.as_ref().ok_or_else(|| Error::NoTrainBlock { workflow: workflow.name.clone() })
 }
 
-/// Returns the number of finished steps in the newest checkpoint of a run; 0 without a checkpoint.
-pub(crate) fn finished_steps(root: &Path) -> Result<u64, Error> {
-    match newest(&RunFolder::checkpoints(root))? {
-        Some(checkpoint) => Ok(read_state(&checkpoint)?.step),
-        None => Ok(0),
-    }
-}
-
-/// Reads the state of the loop from a checkpoint.
-fn read_state(checkpoint: &Path) -> Result<LoopState, Error> {
-    let state = pl_trainer::checkpoint::read_state(checkpoint).map_err(Error::setup)?;
-    serde_json::from_value(state).map_err(|source| Error::State { path: checkpoint.to_path_buf(), source })
-}
-
-/// Changes those settings of a run that `overrides` name. The text of the run may use what is `given` without them and
-/// with them.
+/// Changes those settings of a run of `finished` steps that `overrides` name. The text of the run may use what is `given` without
+/// them and with them.
 fn change_settings(
     host: &Host,
     root: &Path,
     stored: &mut StoredWorkflow,
     overrides: &[Override],
-    state: &LoopState,
+    finished: u64,
     [given_before, given]: [GrantedAccess; 2],
 ) -> Result<(), Error> {
     let before = stored.with_overrides(host, root, &[], given_before)?;
@@ -379,7 +361,7 @@ fn change_settings(
         return Err(Error::ChangedText { path: root.to_path_buf(), differences });
     }
     let now = stored.with_overrides(host, root, overrides, given)?;
-    let reasons = fixed_settings(&before.workflow, &now.workflow, state.step);
+    let reasons = fixed_settings(&before.workflow, &now.workflow, finished);
     if !reasons.is_empty() {
         return Err(Error::FixedSettings { path: root.to_path_buf(), reasons });
     }
@@ -389,12 +371,12 @@ fn change_settings(
     if let (Some(old), Some(new)) = (&before.workflow.train, &now.workflow.train)
         && has_cosine_schedule(&now.workflow)
         && old.steps != new.steps
-        && state.step > 0
+        && finished > 0
     {
         host.notify(Notice::ScheduleStretched { before: old.steps, now: new.steps });
     }
     let evaluations = changed_limits(&before.workflow, &now.workflow);
-    if state.step > 0 && !evaluations.is_empty() {
+    if finished > 0 && !evaluations.is_empty() {
         host.notify(Notice::LimitChanged { evaluations });
     }
     copy_changeable_settings(&now.workflow, &mut stored.workflow);

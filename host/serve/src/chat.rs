@@ -118,18 +118,57 @@ fn choice(model: &ServedModel, index: usize, completion: &Completion, chat: &Cha
 }
 
 /// Returns the message of a completion, and the reason for which it ended. If the request offers tools, a completion that
-/// calls some has them instead of a text.
+/// calls some has them, and as its text what comes before them.
 fn answer(model: &ServedModel, completion: &Completion, offers_tools: bool) -> (Value, &'static str) {
     let is_whole = completion.finish != Finish::Length;
     match (offers_tools && is_whole).then(|| tool_calls::of_completion(model, &completion.text)).flatten() {
         Some(calls) => {
-            let message = json!({ "role": "assistant", "content": null, "tool_calls": calls });
+            let before =
+                Some(tool_calls::text_before(model, &completion.text)).filter(|text| !text.is_empty());
+            let message = json!({ "role": "assistant", "content": before, "tool_calls": calls });
             (message, finish_reason(Finish::ToolCalls))
         }
         None => {
             let message = json!({ "role": "assistant", "content": completion.text });
             (message, finish_reason(completion.finish))
         }
+    }
+}
+
+/// Text of a streamed completion that may call tools: it is sent as far as it belongs to no call, and calls at the end.
+#[derive(Debug, Clone, Default)]
+struct SentText {
+    text: String,
+    /// Number of bytes of `text` that were sent.
+    sent: usize,
+}
+
+impl SentText {
+    /// Adds to the text, and returns the delta that may be sent.
+    fn delta(&mut self, model: &ServedModel, more: &str) -> Value {
+        self.text.push_str(more);
+        let before = tool_calls::text_before(model, &self.text);
+        match before.get(self.sent..).filter(|more| !more.is_empty()) {
+            Some(more) => {
+                self.sent = before.len();
+                json!({ "content": more })
+            }
+            None => json!({}),
+        }
+    }
+
+    /// Returns the delta of what a message has beyond the text that was sent. The role was in the first delta.
+    fn rest(&self, mut message: Value) -> Value {
+        let content = message["content"].as_str().and_then(|text| text.get(self.sent..)).unwrap_or_default();
+        let content = content.to_owned();
+        if let Some(fields) = message.as_object_mut() {
+            fields.remove("role");
+            fields.remove("content");
+            if !content.is_empty() {
+                fields.insert("content".to_owned(), json!(content));
+            }
+        }
+        message
     }
 }
 
@@ -142,11 +181,11 @@ async fn stream_completion(
 ) -> Result<Response, ApiError> {
     let envelope = Envelope::new(&model.name);
     let (with_logprobs, with_ids) = (chat.logprobs, chat.return_token_ids);
-    // Whether a text is a tool call is known at its end.
     let offers_tools = !chat.tools.is_empty();
     let include_usage = chat.stream_options.include_usage;
     let prompt = request.prompt.len();
     let count = request.seeds.len();
+    let mut sent = vec![SentText::default(); if offers_tools { count } else { 0 }];
     let opening: Vec<Value> = (0..count)
         .map(|index| {
             let delta = json!({ "role": "assistant", "content": "" });
@@ -161,11 +200,14 @@ async fn stream_completion(
         let values = match part {
             Generated::Chunk(chunk) => {
                 let tokens = Tokens { ids: &chunk.tokens, logprobs: &chunk.logprobs, top: &chunk.top };
-                let mut choice = json!({
-                    "index": chunk.index,
-                    "delta": if offers_tools { json!({}) } else { json!({ "content": chunk.text }) },
-                    "finish_reason": null,
-                });
+                let delta = match sent.get_mut(chunk.index) {
+                    Some(sent) => sent.delta(&model, &chunk.text),
+                    None => json!({ "content": chunk.text }),
+                };
+                if delta == json!({}) && !with_logprobs && !with_ids {
+                    return futures::stream::iter(Vec::new());
+                }
+                let mut choice = json!({ "index": chunk.index, "delta": delta, "finish_reason": null });
                 if with_logprobs {
                     choice["logprobs"] = logprobs::chat(&model.tokenizer, tokens);
                 }
@@ -178,7 +220,7 @@ async fn stream_completion(
                 let tokens = completions.iter().map(|completion| completion.tokens.len()).sum();
                 let endings = completions.iter().enumerate().map(|(index, completion)| {
                     let (message, finish) = answer(&model, completion, offers_tools);
-                    let delta = if offers_tools { message } else { json!({}) };
+                    let delta = sent.get(index).map_or_else(|| json!({}), |sent| sent.rest(message));
                     envelope.chunk(json!({ "index": index, "delta": delta, "finish_reason": finish }))
                 });
                 let usage = include_usage.then(|| envelope.usage_chunk(usage(prompt, tokens)));

@@ -36,7 +36,7 @@ struct CompletionRequest {
     stream: bool,
     #[serde(default)]
     stream_options: StreamOptions,
-    /// Number of likeliest tokens to report at each position; the sampled one is always among the lists.
+    /// Number of likeliest tokens to report at each position, besides the sampled one.
     logprobs: Option<usize>,
     #[serde(default)]
     return_token_ids: bool,
@@ -87,7 +87,7 @@ pub(crate) async fn completions(
     let asked = CompletionRequest { sampling: body::read(&body)?, ..body::read(&body)? };
     let model = service.policy(asked.model.as_deref())?;
     logprobs::check_count("logprobs", asked.logprobs)?;
-    let limit = asked.sampling.token_limit()?.unwrap_or(DEFAULT_TOKENS);
+    let limit = asked.sampling.token_limit()?;
     let count = asked.sampling.count()?;
     let (sampling, stop) = (asked.sampling.distribution()?, asked.sampling.stop_strings());
     let stop_ids: Arc<[u32]> = asked.sampling.stop_token_ids.clone().unwrap_or_default().into();
@@ -99,10 +99,12 @@ pub(crate) async fn completions(
         .into_iter()
         .enumerate()
         .map(|(index, prompt)| {
+            let field = field(index);
+            let limit = limit.unwrap_or((&field, DEFAULT_TOKENS));
             Ok(Request {
                 policy: model.policy,
                 seeds: asked.sampling.seeds(index, count),
-                max_tokens: model.room(prompt.len(), Some(limit), &field(index))?,
+                max_tokens: model.room(prompt.len(), Some(limit), &field)?,
                 prompt,
                 sampling: sampling.clone(),
                 stop: Arc::clone(&stop),

@@ -37,16 +37,16 @@ impl ApiError {
     }
 
     /// The prompt, or the prompt and the completion together, don't fit into the model: status 400.
-    pub(crate) fn too_long(message: impl Into<String>) -> Self {
-        let (param, code) = (Some("max_tokens".into()), Some("context_length_exceeded"));
-        Self { status: StatusCode::BAD_REQUEST, message: message.into(), param, code }
+    pub(crate) fn too_long(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: Some("context_length_exceeded"), ..Self::field(param, message) }
     }
 
     /// The task of a team doesn't fit into its models: status 400.
     pub(crate) fn task_too_long() -> Self {
-        let message = "the episode ended at a limit before an agent acted: the task leaves no room for a completion in the \
-                       model's context; shorten it";
-        Self { param: Some("messages".into()), ..Self::too_long(message) }
+        // Clients tell by these words that the context is too small.
+        let message = "the episode ended at a limit before an agent acted: the task is longer than the model's context length \
+                       leaves room for; shorten it";
+        Self::too_long("messages", message)
     }
 
     /// The server has as many requests in progress as it takes: status 429.

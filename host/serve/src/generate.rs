@@ -76,11 +76,14 @@ pub(crate) async fn generate(
     };
     service.check_count(seeds.len())?;
     let prompt: Arc<[u32]> = asked.token_ids.into();
+    let limit = sampling.token_limit().map_err(in_params)?;
+    let limit = limit.map(|(field, tokens)| (format!("sampling_params.{field}"), tokens));
+    let limit = limit.as_ref().map(|(field, tokens)| (field.as_str(), *tokens));
     let request = Request {
         policy: model.policy,
         prompt: Arc::clone(&prompt),
         seeds,
-        max_tokens: model.room(prompt.len(), sampling.token_limit().map_err(in_params)?, PROMPT)?,
+        max_tokens: model.room(prompt.len(), limit, PROMPT)?,
         sampling: sampling.distribution().map_err(in_params)?,
         stop: sampling.stop_strings(),
         stop_ids: sampling.stop_token_ids.clone().unwrap_or_default().into(),

@@ -22,7 +22,7 @@ pub(crate) fn check_count(field: &str, count: Option<usize>) -> Result<(), ApiEr
 pub(crate) struct Tokens<'a> {
     pub(crate) ids: &'a [u32],
     pub(crate) logprobs: &'a [f32],
-    /// Likeliest tokens of each position. Empty if they were not asked for.
+    /// Likeliest tokens of each position. Empty if none were asked for.
     pub(crate) top: &'a [Vec<(u32, f32)>],
 }
 
@@ -42,9 +42,18 @@ fn token_text(bytes: &[u8], mark: &str) -> String {
     }
 }
 
-/// Returns those of the likeliest tokens that can follow at all: a grammar may allow fewer than were asked for.
-fn possible(top: &[(u32, f32)]) -> impl Iterator<Item = (u32, f32)> {
-    top.iter().copied().filter(|(_, logprob)| logprob.is_finite())
+/// Returns the likeliest tokens of a position and, if it is not among them, `sampled`. Tokens that can't follow at all are left
+/// out: a grammar may allow fewer than were asked for.
+fn with_sampled(top: &[(u32, f32)], sampled: (u32, f32)) -> impl Iterator<Item = (u32, f32)> {
+    let is_listed = top.iter().any(|(id, _)| *id == sampled.0);
+    let possible = top.iter().copied().filter(|(_, logprob)| logprob.is_finite());
+    possible.chain((!is_listed).then_some(sampled))
+}
+
+/// Returns the alternatives of a position as lists have them: none if none were asked for.
+fn alternatives(top: &[(u32, f32)], sampled: (u32, f32)) -> impl Iterator<Item = (u32, f32)> {
+    let is_asked = !top.is_empty();
+    with_sampled(top, sampled).filter(move |_| is_asked)
 }
 
 fn entry(tokenizer: &Tokenizer, id: u32, logprob: f32) -> Map<String, Value> {
@@ -63,7 +72,8 @@ fn entry(tokenizer: &Tokenizer, id: u32, logprob: f32) -> Map<String, Value> {
 pub(crate) fn chat(tokenizer: &Tokenizer, tokens: Tokens<'_>) -> Value {
     let content = tokens.positions().map(|(id, logprob, top)| {
         let mut fields = entry(tokenizer, id, logprob);
-        let top: Vec<_> = possible(top).map(|(id, logprob)| entry(tokenizer, id, logprob)).collect();
+        let top = alternatives(top, (id, logprob)).map(|(id, logprob)| entry(tokenizer, id, logprob));
+        let top: Vec<_> = top.collect();
         fields.insert("top_logprobs".to_owned(), json!(top));
         fields
     });
@@ -125,7 +135,8 @@ pub(crate) fn text(tokenizer: &Tokenizer, tokens: Tokens<'_>, position: &mut Tex
     for (id, logprob, top) in tokens.positions() {
         offsets.push(position.advance(tokenizer, id));
         let mut likeliest = Map::new();
-        for (id, logprob) in possible(top) {
+        // Without any, the sampled token, as in OpenAI's API.
+        for (id, logprob) in with_sampled(top, (id, logprob)) {
             // Of tokens with equal texts, the likeliest.
             likeliest.entry(token_text(id)).or_insert_with(|| json!(logprob));
         }
@@ -140,7 +151,7 @@ pub(crate) fn text(tokenizer: &Tokenizer, tokens: Tokens<'_>, position: &mut Tex
 pub(crate) fn token_ids(tokens: Tokens<'_>) -> Value {
     let pair = |(id, logprob): (u32, f32)| json!({ "token_id": id, "logprob": logprob });
     let content = tokens.positions().map(|(id, logprob, top)| {
-        let top: Vec<_> = possible(top).map(pair).collect();
+        let top: Vec<_> = alternatives(top, (id, logprob)).map(pair).collect();
         json!({ "token_id": id, "logprob": logprob, "top_logprobs": top })
     });
     json!({ "content": content.collect::<Vec<_>>() })
@@ -179,7 +190,16 @@ mod tests {
             .flat_map(|token| serde_json::from_value::<Vec<u8>>(token["bytes"].clone()).unwrap())
             .collect();
         assert_eq!(String::from_utf8(bytes).unwrap(), completion);
-        assert_eq!(listed[0]["top_logprobs"].as_array().unwrap().len(), 3);
+        let alternatives = listed[0]["top_logprobs"].as_array().unwrap();
+        assert_eq!(alternatives.len(), 4, "with the sampled one");
+        assert_eq!((&alternatives[3]["token"], &alternatives[3]["logprob"]), (&json!(" "), &json!(-0.5)));
+        let sampled = &listed[ids.len() - 5]["top_logprobs"];
+        assert_eq!(sampled.as_array().unwrap().len(), 3, "the sampled one is listed once");
+        let none = Tokens { top: &[], ..tokens };
+        assert_eq!(chat(&tokenizer, none)["content"][0]["top_logprobs"], json!([]));
+        assert_eq!(token_ids(none)["content"][0]["top_logprobs"], json!([]));
+        let alone = text(&tokenizer, none, &mut TextPosition::default());
+        assert_eq!(alone["top_logprobs"][0], json!({ " ": -0.5 }));
         assert_eq!(listed[0]["top_logprobs"][0]["token"], "\\x9f");
 
         let written = tokenizer.decode(&ids, true);
@@ -199,9 +219,12 @@ mod tests {
             assert_eq!(offsets[offsets.len() - 6..], [smile, smile, smile, smile, smile + 1, smile + 1]);
             assert_eq!(written.chars().nth(*offsets.last().unwrap()), Some('b'));
             assert_eq!(all("tokens")[ids.len() - 5], "bytes:\\x9f");
-            assert_eq!(all("top_logprobs")[0], json!({ "bytes:\\x9f": -0.25, "bytes:\\x99": -1.0 }));
+            assert_eq!(
+                all("top_logprobs")[0],
+                json!({ "bytes:\\x9f": -0.25, "bytes:\\x99": -1.0, " ": -0.5 })
+            );
         }
-        assert_eq!(token_ids(tokens)["content"][0]["top_logprobs"].as_array().unwrap().len(), 3);
+        assert_eq!(token_ids(tokens)["content"][0]["top_logprobs"].as_array().unwrap().len(), 4);
     }
 
     #[test]

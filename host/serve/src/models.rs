@@ -59,31 +59,38 @@ impl ServedModel {
         Ok(tokens)
     }
 
-    /// Returns the number of tokens that may follow a prompt: `asked`, or else all that fit. `field` is the one of the request
-    /// that has the prompt.
+    /// Returns the number of tokens that may follow a prompt: the number that is asked for, or else all that fit. `asked` has
+    /// the request's field with that number, and `field` is the one with the prompt.
     ///
     /// # Errors
-    /// If the prompt, or the prompt and `asked` together, don't fit into the model.
-    pub(crate) fn room(&self, prompt: usize, asked: Option<u32>, field: &str) -> Result<u32, ApiError> {
-        let most = self.max_positions;
+    /// If the prompt, or the prompt and the tokens asked for together, don't fit into the model.
+    pub(crate) fn room(
+        &self,
+        prompt: usize,
+        asked: Option<(&str, u32)>,
+        field: &str,
+    ) -> Result<u32, ApiError> {
+        let (name, most) = (&self.name, self.max_positions);
         if prompt == 0 {
             return Err(ApiError::field(field, "the prompt is empty; give at least one token"));
         }
+        // Clients tell by OpenAI's words that the context is too small.
+        let known = format!("this model's maximum context length is {most} tokens with the completion");
         let left = most.saturating_sub(prompt);
         if left == 0 {
-            return Err(ApiError::too_long(format!(
-                "the prompt has {prompt} tokens, but `{}` takes at most {most} including the completion; shorten it",
-                self.name
-            )));
+            let message = format!("{known}, but the prompt for `{name}` has {prompt}; shorten it");
+            return Err(ApiError::too_long(field, message));
         }
         let left = u32::try_from(left).unwrap_or(u32::MAX);
         match asked {
-            Some(asked) if asked > left => Err(ApiError::too_long(format!(
-                "the prompt has {prompt} tokens and `max_tokens` is {asked}, but `{}` takes at most {most} together; \
-                 ask for at most {left}",
-                self.name
-            ))),
-            Some(asked) => Ok(asked),
+            Some((field, asked)) if asked > left => Err(ApiError::too_long(
+                field,
+                format!(
+                    "{known}, but the prompt for `{name}` has {prompt}, and {asked} more may follow; shorten it, or ask for at \
+                     most {left}"
+                ),
+            )),
+            Some((_, asked)) => Ok(asked),
             None => Ok(left),
         }
     }

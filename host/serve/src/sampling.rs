@@ -146,15 +146,15 @@ fn lark_regex(pattern: &str) -> String {
 }
 
 impl SamplingFields {
-    /// Returns the limit on tokens that the request asks for.
+    /// Returns the limit on tokens that the request asks for, with its field.
     ///
     /// # Errors
     /// If it is 0.
-    pub(crate) fn token_limit(&self) -> Result<Option<u32>, ApiError> {
+    pub(crate) fn token_limit(&self) -> Result<Option<(&'static str, u32)>, ApiError> {
         let limits = [("max_completion_tokens", self.max_completion_tokens), ("max_tokens", self.max_tokens)];
         match limits.into_iter().find_map(|(name, limit)| Some((name, limit?))) {
             Some((name, 0)) => Err(ApiError::field(name, format!("`{name}` is 0; it must be at least 1"))),
-            limit => Ok(limit.map(|(_, limit)| limit)),
+            limit => Ok(limit),
         }
     }
 
@@ -195,13 +195,18 @@ impl SamplingFields {
     /// Returns the distribution that the request asks for; without any parameter, the model's own.
     ///
     /// # Errors
-    /// If a bias is not one of a token, or there is nothing to choose from. The engine checks ranges.
+    /// If a bias is not one of a token, there is nothing to choose from, or `top_k` is below -1. The engine checks the other
+    /// ranges.
     pub(crate) fn distribution(&self) -> Result<Sampling, ApiError> {
         if let Some(StructuredOutputs::Choice(texts)) = &self.structured_outputs
             && texts.is_empty()
         {
             let message = "`structured_outputs.choice` is empty; give at least one text";
             return Err(ApiError::field("structured_outputs", message));
+        }
+        if let Some(k) = self.top_k.filter(|k| *k < -1) {
+            let message = format!("`top_k` is {k}; it must be at least 1, or -1 or 0 for all tokens");
+            return Err(ApiError::field("top_k", message));
         }
         let default = Sampling::default();
         Ok(Sampling {

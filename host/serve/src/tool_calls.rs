@@ -38,6 +38,13 @@ impl MessageToolCall {
     }
 }
 
+/// Returns the beginning of a completion's text that belongs to no tool call, whatever follows. White space alone counts as
+/// nothing.
+pub(crate) fn text_before<'t>(model: &ServedModel, text: &'t str) -> &'t str {
+    let before = ToolCallFormat::of_template(&model.template).text_before(text);
+    if before.trim().is_empty() { "" } else { before }
+}
+
 /// Returns the tool calls in a completion's text as a message has them. Returns `None` if there are none.
 pub(crate) fn of_completion(model: &ServedModel, text: &str) -> Option<Vec<Value>> {
     let calls = ToolCallFormat::of_template(&model.template).parse(text);

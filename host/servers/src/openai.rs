@@ -141,7 +141,13 @@ pub(crate) async fn complete(
     }
     // Some addresses end where others of this API begin.
     let path = if http.address.ends_with("/v1") { "/chat/completions" } else { "/v1/chat/completions" };
-    let answer = http.post(path, &body(request, seed), &label).await?;
+    let answer = http.post(path, &body(request, seed), &label).await.map_err(|error| match error {
+        // A hosted model that doesn't exist doesn't come up while requests wait.
+        ServerError::NotFound { server, request, message } => {
+            ServerError::Refused { server, request, status: 404, message }
+        }
+        error => error,
+    })?;
     let answer: CompletionResponse = http.parse(answer, &label)?;
     let tokens = answer.usage.completion_tokens;
     let [choice] = <[Choice; 1]>::try_from(answer.choices)

@@ -98,7 +98,10 @@ fn check_private(folder: &Path) -> Result<()> {
 }
 
 /// Returns the folder of a fetched tool.
-pub(crate) fn tool(name: &str, version: &str) -> Result<PathBuf> {
+///
+/// # Errors
+/// Those of [`root`].
+pub fn tool(name: &str, version: &str) -> Result<PathBuf> {
     Ok(root()?.join("toolchains").join(format!("{name}-{version}")))
 }
 

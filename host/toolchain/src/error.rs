@@ -44,10 +44,6 @@ impl Error {
         move |source| Error::Io { action, path, source }
     }
 
-    pub(crate) fn project(path: &Path, message: impl Into<String>) -> Error {
-        Error::Project { path: path.to_path_buf(), message: message.into() }
-    }
-
     pub(crate) fn failed(message: impl Into<String>) -> Error {
         Error::Failed { message: message.into(), log: String::new() }
     }

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 pub use self::earlier::EarlierVersion;
-pub use self::manifest::{EvaluationScore, read_state};
+pub use self::manifest::EvaluationScore;
 pub use self::state::RestoredCheckpoint;
 
 use self::files::{io_error, list_folder, sync, with_suffix};

@@ -216,6 +216,9 @@ impl Learner {
         let mut of_all_ranks = Measured::new(policies, record_tokens);
         measured.into_iter().for_each(|of_rank| of_all_ranks.merge(of_rank));
         let coefficient = |policy: usize| self.policies[policy].state.kl_coefficient;
+        for sequence in of_all_ranks.trained.iter().map(|&index| &planned.sequences[index]) {
+            sums[sequence.policy_index].trained_tokens += sequence.targets as u64;
+        }
         let (passes, trained) = of_all_ranks.finish(planned, coefficient);
         sums.iter_mut().zip(passes).for_each(|(sums, passes)| sums.passes = passes);
         self.trained = trained;
@@ -255,7 +258,6 @@ impl Learner {
                 let age = self.policies[sequence.policy_index].version.saturating_sub(version);
                 *sums.staleness.entry(age).or_default() += tokens as u64;
             }
-            sums.trained_tokens += if sequence.has_gradient { sequence.targets as u64 } else { 0 };
             if !sequence.masked {
                 let advantages = sample.targets.advantages.iter();
                 advantages.for_each(|&advantage| sums.advantages.add(f64::from(advantage)));
@@ -395,6 +397,10 @@ impl Learner {
             let step =
                 policy.optimizer.step(gradients, rates[index], policy.training.optimizer.max_grad_norm)?;
             sums.mini_batches += 1;
+            if step.grad_norm == 0.0 {
+                // A correction or a trust region has removed the gradient of every token.
+                continue;
+            }
             measured.iter_mut().for_each(|of_rank| of_rank.optimizer_steps[index] += 1);
             if step.applied {
                 sums.optimizer_steps += 1;

@@ -19,7 +19,7 @@ pub const LOGPROB_TOLERANCE: f64 = 1e-4;
 ///
 /// Transitions without a gradient (an advantage of 0, and neither a KL term nor an entropy bonus in the loss) are
 /// not computed. They count in the metrics of completions and advantages, in `tokens` and in the divisor of `loss`,
-/// and in no other metric.
+/// and in no other metric. A mini-batch without any gradient has no optimiser step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UpdateMetrics {
     /// Name of the policy in the workflow.
@@ -30,7 +30,7 @@ pub struct UpdateMetrics {
     pub completions: u64,
     /// Their tokens.
     pub tokens: u64,
-    /// Completion tokens of transitions with a gradient.
+    /// Completion tokens of transitions with a gradient, without those that a correction dropped.
     pub trained_tokens: u64,
     /// Mean number of tokens of a completion.
     pub completion_length: f64,
@@ -53,7 +53,7 @@ pub struct UpdateMetrics {
     pub optimizer_steps: u64,
     /// Optimiser steps skipped because the gradient was not finite.
     pub skipped_steps: u64,
-    /// Mean over mini-batches of the loss, without the entropy bonus.
+    /// Mean over mini-batches of the loss, with its KL term and entropy bonus.
     pub loss: f64,
     /// Mean over optimiser steps of the gradient's global norm before clipping.
     pub grad_norm: f64,

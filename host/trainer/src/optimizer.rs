@@ -25,7 +25,7 @@ const NORM_EPSILON: f64 = 1e-6;
 pub struct OptimizerStep {
     /// Global norm of the gradient, before clipping.
     pub grad_norm: f64,
-    /// False if the gradient was not finite, in which case nothing was changed.
+    /// False if nothing was changed, because the gradient was not finite or 0 everywhere.
     pub applied: bool,
 }
 
@@ -89,7 +89,8 @@ impl AdamW {
     }
 
     /// Takes one step with `gradients` (one per parameter, in order), scaled down to a global norm of at most
-    /// `max_norm` (0 disables clipping). A gradient that is not finite changes nothing.
+    /// `max_norm` (0 disables clipping). A gradient that is not finite changes nothing, and neither does one that is 0
+    /// everywhere: without anything to learn from, momentum and weight decay don't move the weights.
     ///
     /// Zeroes the gradients afterwards.
     pub fn step(
@@ -101,7 +102,7 @@ impl AdamW {
         debug_assert_eq!(gradients.len(), self.parameters.len());
         no_grad(|| {
             let grad_norm = global_norm(&gradients)?;
-            if !grad_norm.is_finite() {
+            if !grad_norm.is_finite() || grad_norm == 0.0 {
                 for mut gradient in gradients {
                     let _ = gradient.f_zero_()?;
                 }
@@ -338,10 +339,11 @@ mod tests {
     fn weight_decay_applies_to_matrices_only() {
         let gain = Tensor::ones([3], (Kind::Float, Device::Cpu));
         let matrix = Tensor::ones([1, 3], (Kind::Float, Device::Cpu));
-        let parameters =
-            vec![("gain".into(), gain.shallow_clone()), ("matrix".into(), matrix.shallow_clone())];
-        let mut optimizer = AdamW::new(parameters, decay(0.5)).unwrap();
-        optimizer.step(vec![gain.zeros_like(), matrix.zeros_like()], 0.1, 1.0).unwrap();
+        let other = Tensor::ones([1], (Kind::Float, Device::Cpu));
+        let parameters = [("gain", &gain), ("matrix", &matrix), ("other", &other)];
+        let parameters = parameters.map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone()));
+        let mut optimizer = AdamW::new(parameters.into(), decay(0.5)).unwrap();
+        optimizer.step(vec![gain.zeros_like(), matrix.zeros_like(), other.ones_like()], 0.1, 1.0).unwrap();
         assert_eq!(values(&gain), [1.0; 3]);
         assert!(values(&matrix).iter().all(|w| (w - 0.95).abs() < 1e-6));
     }
@@ -361,6 +363,19 @@ mod tests {
         optimizer.step(vec![Tensor::from_slice(&[3.0f32, 4.0])], 0.1, 1.0).unwrap();
         let mean = values(&optimizer.state()[0].1);
         assert!((mean[0] - 0.06).abs() < 1e-6 && (mean[1] - 0.08).abs() < 1e-6, "{mean:?}");
+    }
+
+    #[test]
+    fn a_gradient_of_0_moves_nothing_also_after_other_steps() {
+        let weight = Tensor::ones([1, 2], (Kind::Float, Device::Cpu));
+        let mut optimizer = AdamW::new(vec![("w".into(), weight.shallow_clone())], decay(0.1)).unwrap();
+        optimizer.step(vec![weight.ones_like()], 0.1, 1.0).unwrap();
+        let moments =
+            |optimizer: &AdamW| -> Vec<_> { optimizer.state().iter().map(|(_, t)| values(t)).collect() };
+        let before = (values(&weight), moments(&optimizer));
+        let stepped = optimizer.step(vec![weight.zeros_like()], 0.1, 1.0).unwrap();
+        assert_eq!((stepped.grad_norm, stepped.applied, optimizer.steps()), (0.0, false, 1));
+        assert_eq!((values(&weight), moments(&optimizer)), before);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub struct TokenTargets {
     pub advantages: Vec<f32>,
     /// Log-probabilities that ratios are relative to. `None` for those of sampling.
     pub old_logprobs: Option<Vec<f32>>,
-    /// Log-probabilities under the reference policy, if the loss has a KL term.
+    /// Log-probabilities under the reference policy, if the loss has a KL term or the reward a penalty for the divergence.
     pub reference_logprobs: Option<Vec<f32>>,
     /// Importance weights ([`crate::correction`]), if they are computed before the update.
     pub correction: Option<Vec<f32>>,

@@ -17,7 +17,7 @@ use crate::correction::{CorrectionBounds, correction_weights};
 use crate::critic::PredictedValues;
 use crate::filter::{LeftOut, compared_by, has_filters, left_out};
 use crate::kl::{kl_of_token, next_coefficient};
-use crate::objective::{has_kl_in_loss, has_planned_correction, needs_reference};
+use crate::objective::{has_planned_correction, needs_reference};
 use crate::overlong::{is_masked, reward_penalty};
 use crate::plan::{TokenTargets, ValueTargets};
 use crate::returns::{Trajectories, returns};
@@ -174,7 +174,7 @@ impl PolicyBatch<'_> {
     ) -> Result<Vec<TokenTargets>, TchError> {
         let mut corrections = self.corrections(objective)?.into_iter().flatten();
         let mut recomputed = self.recomputed.take().into_iter().flatten();
-        let mut reference = self.reference.take().filter(|_| has_kl_in_loss(objective)).into_iter().flatten();
+        let mut reference = self.reference.take().into_iter().flatten();
         let values = self.values.take().map(|values| values.tokens).into_iter().flatten();
         let mut critic = values.zip(returns.into_iter().flatten()).map(|(values, returns)| {
             let returns = returns.into_iter().map(|value| value as f32).collect();

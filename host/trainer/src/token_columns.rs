@@ -25,7 +25,7 @@ pub(crate) struct TokenColumns {
     sampler_logps: Vec<f32>,
     /// Log-probabilities that ratios are relative to.
     old_logps: Vec<f32>,
-    advantages: Vec<f32>,
+    pub(crate) advantages: Vec<f32>,
     /// Weights in the mean over the policy's tokens.
     pub(crate) loss_weights: Vec<f32>,
     /// Log-probabilities under the reference; 0 for policies without one.
@@ -228,6 +228,12 @@ pub(crate) struct TokenMeasurements {
 }
 
 impl TokenMeasurements {
+    /// Adds a term `[N]` to the loss of all tokens.
+    pub(crate) fn add_to_loss(&mut self, term: &Tensor) -> Result<(), TchError> {
+        self.loss = vec![Tensor::f_cat(&self.loss, 0)?.f_add(term)?];
+        Ok(())
+    }
+
     /// Adds the value losses of the tokens to the sums of their policies.
     pub(crate) fn add_values_to(
         &self,
@@ -243,11 +249,12 @@ impl TokenMeasurements {
         Ok(())
     }
 
-    /// Adds each token to the sums of its policy, in order, in double precision. `optimizer_steps` is the number of steps
-    /// that each policy has taken.
+    /// Adds each token, with its importance weight, to the sums of its policy, in order, in double precision.
+    /// `optimizer_steps` is the number of steps that each policy has taken.
     pub(crate) fn add_to(
         &self,
         policy_indices: &[usize],
+        weights: &[Option<f64>],
         optimizer_steps: &[u32],
         sums: &mut [PassSums],
     ) -> Result<(), TchError> {
@@ -276,11 +283,20 @@ impl TokenMeasurements {
             }
         }
         self.add_values_to(policy_indices, sums)?;
-        for (first, weights) in &self.weights {
-            for (offset, weight) in values(weights.shallow_clone())?.into_iter().enumerate() {
-                sums[policy_indices[*first as usize + offset]].weights.add(weight);
-            }
+        for (weight, &policy_index) in weights.iter().zip(policy_indices) {
+            weight.iter().for_each(|weight| sums[policy_index].weights.add(*weight));
         }
         Ok(())
+    }
+
+    /// Returns the importance weight of each of some rows. `None` for those of policies without a correction.
+    pub(crate) fn importance_weights(&self, rows: usize) -> Result<Vec<Option<f64>>, TchError> {
+        let mut all = vec![None; rows];
+        for (first, weights) in &self.weights {
+            let own = Vec::<f64>::try_from(weights.f_to_kind(Kind::Double)?)?;
+            let rows = all.iter_mut().skip(*first as usize);
+            rows.zip(own).for_each(|(weight, own)| *weight = Some(own));
+        }
+        Ok(all)
     }
 }

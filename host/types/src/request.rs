@@ -90,6 +90,17 @@ pub struct Completion {
     pub version_changes: Vec<VersionChange>,
 }
 
+impl Completion {
+    /// Sends all of it to the listener of its request, as one chunk.
+    pub fn send_whole(&self, index: usize, listener: Option<&UnboundedSender<Chunk>>) {
+        if let Some(listener) = listener {
+            let Self { tokens, logprobs, top, text, .. } = self.clone();
+            // The listener may have closed the channel: the completion is also returned.
+            let _ = listener.send(Chunk { index, tokens, logprobs, top, text, last: true });
+        }
+    }
+}
+
 /// The reason why a completion ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

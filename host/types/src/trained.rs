@@ -31,7 +31,7 @@ pub struct TrainedCompletion {
     pub clipped: Option<Vec<Clipping>>,
     /// Log-probabilities that ratios are relative to. `None` for those of sampling.
     pub old_logprobs: Option<Vec<f32>>,
-    /// Log-probabilities under the reference policy. `None` if the loss has no KL term.
+    /// Log-probabilities under the reference policy. `None` without a KL term and a penalty for the divergence.
     pub reference_logprobs: Option<Vec<f32>>,
     /// Importance weights. `None` if nothing is corrected.
     pub importance_weights: Option<Vec<f32>>,

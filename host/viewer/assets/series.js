@@ -53,7 +53,7 @@ const SECTIONS = {
   "Speed and memory": {
     seconds: "Seconds of a step",
     sampled_tokens_per_second: "Sampled tokens per second",
-    trained_tokens_per_second: "Trained tokens per second",
+    trained_tokens_per_second: "Tokens per second in updates, prompts and each pass counted",
     memory: "Memory of the process (GiB)",
   },
 };

@@ -47,6 +47,8 @@ struct Bucket {
     low: Value,
     high: Value,
     sum: Value,
+    /// How many lines have each number of `sum`.
+    counts: Value,
 }
 
 /// Lines of one kind, in order.
@@ -108,12 +110,13 @@ impl Series {
     fn add(&mut self, line: Value, points: usize) {
         let step = line.get("step").cloned().unwrap_or_default();
         match self.buckets.last_mut() {
-            Some(last) if last.count < self.size => last.add(1, step, [&line; 3]),
+            Some(last) if last.count < self.size => last.add(1, step, [&line, &line, &line, &ones(&line)]),
             _ => self.buckets.push(Bucket {
                 count: 1,
                 steps: [step.clone(), step],
                 low: line.clone(),
                 high: line.clone(),
+                counts: ones(&line),
                 sum: line,
             }),
         }
@@ -123,8 +126,8 @@ impl Series {
             for bucket in self.buckets.drain(..) {
                 match merged.last_mut() {
                     Some(last) if last.count + bucket.count <= self.size => {
-                        let [_, step] = bucket.steps;
-                        last.add(bucket.count, step, [&bucket.low, &bucket.high, &bucket.sum]);
+                        let Bucket { count, steps: [_, step], low, high, sum, counts } = bucket;
+                        last.add(count, step, [&low, &high, &sum, &counts]);
                     }
                     _ => merged.push(bucket),
                 }
@@ -139,21 +142,22 @@ impl Series {
 }
 
 impl Bucket {
-    /// Adds `count` lines up to `step`, of which the least, the largest and the summed numbers are given.
-    fn add(&mut self, count: u64, step: Value, [low, high, sum]: [&Value; 3]) {
+    /// Adds `count` lines up to `step`, of which the least, the largest and the summed numbers and their counts are given.
+    fn add(&mut self, count: u64, step: Value, [low, high, sum, counts]: [&Value; 4]) {
         self.count += count;
         let [_, last] = &mut self.steps;
         *last = step;
         combine(&mut self.low, low, f64::min);
         combine(&mut self.high, high, f64::max);
         combine(&mut self.sum, sum, |a, b| a + b);
+        combine(&mut self.counts, counts, |a, b| a + b);
     }
 
     fn lines(mut self) -> Vec<Value> {
         if self.count == 1 {
             return vec![self.low];
         }
-        divide(&mut self.sum, self.count as f64);
+        divide(&mut self.sum, &self.counts);
         let [first, last] = self.steps;
         let middle = first.as_f64().zip(last.as_f64()).map(|(first, last)| json!(f64::midpoint(first, last)));
         let marked = |mut line: Value, name: &str, step: Value| {
@@ -182,6 +186,7 @@ fn combine(into: &mut Value, other: &Value, with: fn(f64, f64) -> f64) {
         }
         (Value::Array(into), Value::Array(other)) => {
             into.iter_mut().zip(other).for_each(|(into, other)| combine(into, other, with));
+            into.extend(other.iter().skip(into.len()).cloned());
         }
         (into @ Value::Number(_), Value::Number(other)) => {
             if let Some((a, b)) = into.as_f64().zip(other.as_f64()) {
@@ -193,14 +198,36 @@ fn combine(into: &mut Value, other: &Value, with: fn(f64, f64) -> f64) {
     }
 }
 
-/// Divides all numbers. A field that some of the lines lack has too small a mean; fields of one kind of lines don't vary.
-fn divide(value: &mut Value, by: f64) {
+/// Returns a line with a 1 in place of each number.
+fn ones(value: &Value) -> Value {
     match value {
-        Value::Object(fields) => fields.iter_mut().for_each(|(_, field): (_, &mut Value)| divide(field, by)),
-        Value::Array(items) => items.iter_mut().for_each(|item| divide(item, by)),
-        Value::Number(number) => {
-            let mean = number.as_f64().map(|number| number / by);
-            *value = mean.map_or(Value::Null, |mean| json!(mean));
+        Value::Object(fields) => {
+            Value::Object(fields.iter().map(|(name, field)| (name.clone(), ones(field))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(ones).collect()),
+        Value::Number(_) => json!(1),
+        other => other.clone(),
+    }
+}
+
+/// Divides all numbers by their counts: some lines have null, or nothing, where others have a number.
+fn divide(value: &mut Value, counts: &Value) {
+    match (value, counts) {
+        (Value::Object(fields), Value::Object(counts)) => {
+            for (name, field) in fields.iter_mut() {
+                counts.get(name).into_iter().for_each(|count| divide(field, count));
+            }
+        }
+        (Value::Array(items), Value::Array(counts)) => {
+            for (item, count) in items.iter_mut().zip(counts) {
+                // Shares that a shorter list leaves out are 0.
+                let count = if item.is_number() { counts.first().unwrap_or(count) } else { count };
+                divide(item, count);
+            }
+        }
+        (number @ Value::Number(_), Value::Number(count)) => {
+            let mean = number.as_f64().zip(count.as_f64()).map(|(number, count)| number / count);
+            *number = mean.map_or(Value::Null, |mean| json!(mean));
         }
         _ => {}
     }
@@ -219,9 +246,18 @@ mod tests {
         for step in 1..=steps {
             // One peak, of one step.
             let reward = if step == 777 { 9.0 } else { (step % 3) as f64 };
-            let agents = json!({ "tool": { "reward": reward, "by_turn": [{ "reward": -reward }] } });
-            writeln!(metrics, "{}", json!({ "kind": "step", "step": step, "agents": agents, "kl": null }))
-                .unwrap();
+            // An agent that acts in every third step.
+            let rare = (step % 3 == 0).then_some(5.0);
+            let turns: Vec<Value> = rare.iter().map(|reward| json!({ "reward": reward })).collect();
+            let agents = json!({
+                "tool": { "reward": reward, "by_turn": [{ "reward": -reward }] },
+                "rare": { "reward": rare, "by_turn": turns },
+            });
+            // Half of the tokens of every second step are stale.
+            let stale = if step % 2 == 0 { json!([0.5, 0.5]) } else { json!([1.0]) };
+            let line =
+                json!({ "kind": "step", "step": step, "agents": agents, "kl": null, "staleness": stale });
+            writeln!(metrics, "{line}").unwrap();
             if step % 10 == 0 {
                 writeln!(
                     metrics,
@@ -253,6 +289,20 @@ mod tests {
         };
         assert!(rewards("high").contains(&9.0) && rewards("low").iter().all(|low| *low == 0.0));
         assert!(rewards("mean").iter().all(|mean| (0.8..1.5).contains(mean)), "{:?}", rewards("mean"));
+        // Steps without a number are in no mean.
+        let means: Vec<&Value> =
+            all.iter().filter(|line| line["merged"] == "mean" && line["kind"] == "step").collect();
+        assert!(means.len() > 10);
+        for line in means {
+            let rare = &line["agents"]["rare"];
+            assert_eq!(
+                (&rare["reward"], &rare["by_turn"][0]["reward"]),
+                (&json!(5.0), &json!(5.0)),
+                "{line}"
+            );
+            let stale = line["staleness"][1].as_f64().unwrap();
+            assert!((stale - 0.25).abs() < 0.05, "{line}");
+        }
         let peak = all.iter().find(|line| line["agents"]["tool"]["by_turn"][0]["reward"] == -9.0).unwrap();
         assert_eq!(peak["merged"], "low");
         let steps: Vec<f64> = all

@@ -28,7 +28,7 @@ pub enum Error {
     #[error("there is no run {0:?}; it may have been deleted or renamed: reload the page")]
     UnknownRun(String),
     /// There is no such episode.
-    #[error("the run {run} has no episode {episode}; `pl-host replay {run}` lists all of them")]
+    #[error("the run {run} has no episode {episode}; the page Episodes lists all of them")]
     UnknownEpisode { run: String, episode: String },
     /// There is no such completion.
     #[error(

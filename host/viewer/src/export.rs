@@ -34,8 +34,9 @@ use self::timeline::Timeline;
 pub enum ExportFormat {
     /// An episode per line, with all that is recorded.
     Episodes,
-    /// A completion per line, of solved episodes: `prompt`, `completion`, `episode`, `agent`, `reward`. In a tree,
-    /// of the path that the episode took.
+    /// A completion per line, of solved training episodes: `prompt`, `completion`, `episode`, `agent`, `reward`. In a tree, of
+    /// the path that the episode took. Those of evaluations are left out: a model that is trained on their tasks can't be
+    /// evaluated by them.
     Examples,
     /// A pair of siblings per line, of trees: `prompt`, `chosen` and `rejected` with the highest and the lowest
     /// reward of the node, `episode`, `agent`, `chosen_reward`, `rejected_reward`. Of turns with several model calls,
@@ -99,6 +100,9 @@ pub fn export(
     let mut exported = Exported { lines: 0, problems: Vec::new() };
     let (mut writer, unknown_version) = Writer::new(format, &run, out)?;
     for file in Traces::for_run(&run.root).files()? {
+        if format == ExportFormat::Examples && file.evaluation.is_some() {
+            continue;
+        }
         let indexed = IndexedFile { run: run.root.clone(), file };
         let mut failure = None;
         let result = read_all(&indexed, READ_LIMITS, |_, line| {

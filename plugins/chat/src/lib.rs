@@ -24,6 +24,7 @@ pub struct Settings {
     pub template: String,
     /// A regular expression. The answer is the first group (or all) of its last match. Without an expression,
     /// the answer is the whole completion.
+    #[schemars(extend("x-regex" = true))]
     pub extract: Option<String>,
     /// Name of the answer in the action for the environment.
     pub action: String,
@@ -136,6 +137,8 @@ mod tests {
     fn mistakes_in_settings_are_named() {
         let unknown = serde_json::from_value::<Settings>(json!({"systm": ""})).unwrap_err();
         assert!(unknown.to_string().contains("systm"), "{unknown}");
+        // For `pl-host check`, which finds such a text before a run.
+        assert_eq!(json!(schemars::schema_for!(Settings))["properties"]["extract"]["x-regex"], true);
         let broken =
             Chat::parse(&settings(json!({"extract": "("})), &Value::Null, &completion("x")).unwrap_err();
         assert!(broken.message.contains("extract"), "{}", broken.message);

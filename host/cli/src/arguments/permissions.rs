@@ -9,22 +9,24 @@ use pl_run::{Access, AccessKind, ListedValue, Permissions, split_list};
 
 use crate::exit::CommandError;
 
+/// Heading in the help, of these arguments alone: as that of all that follow, it would be above options of commands, too.
+const HEADING: &str = "Permissions";
+
 /// Access beyond the workflow's folder. Environment variables allow more: `PL_HOST_ALLOW_READ`, `PL_HOST_ALLOW_NET`,
 /// `PL_HOST_ALLOW_ENV`. Values have commas between them; a backslash before a comma or `*` makes it a part of a value.
 #[derive(Args, Clone, Default)]
-#[command(next_help_heading = "Permissions")]
 pub struct PermissionArgs {
     /// Allow the workflow to read these files and folders outside of its own folder. Without a value, any file.
     /// Added to `PL_HOST_ALLOW_READ`
-    #[arg(long, value_name = "PATH,…", num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "PATH,…", num_args = 0..=1, require_equals = true, help_heading = HEADING)]
     pub allow_read: Option<Vec<OsString>>,
     /// Allow the workflow to connect to these hosts, as HOST or HOST:PORT. Without a value, any host. Added to
     /// `PL_HOST_ALLOW_NET`
-    #[arg(long, value_name = "HOST,…", num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "HOST,…", num_args = 0..=1, require_equals = true, help_heading = HEADING)]
     pub allow_net: Option<Vec<OsString>>,
     /// Allow the workflow to use the keys in these environment variables. Without a value, any variable. Added to
     /// `PL_HOST_ALLOW_ENV`
-    #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, help_heading = HEADING)]
     pub allow_env: Option<Vec<OsString>>,
 }
 
@@ -78,7 +80,7 @@ fn allow(
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
 
@@ -110,6 +112,21 @@ mod tests {
             assert!(!permissions.allows(&Access::net("https://a.org")));
             assert_eq!(file.as_deref(), Some("a.mas"));
         }
+    }
+
+    #[test]
+    fn only_permissions_stand_under_their_heading() {
+        let mut command = crate::arguments::Arguments::command();
+        command.build();
+        let mut under = std::collections::BTreeSet::new();
+        for command in command.get_subcommands() {
+            let listed = command.get_arguments().filter(|one| one.get_help_heading() == Some(HEADING));
+            under.extend(listed.map(|argument| argument.get_id().to_string()));
+        }
+        assert_eq!(
+            under.iter().map(String::as_str).collect::<Vec<_>>(),
+            ["allow_env", "allow_net", "allow_read"]
+        );
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub enum ExportChoice {
     Jsonl,
     /// A Parquet file with a row per completion; needs --out
     Parquet,
-    /// Completions of solved episodes: {"prompt", "completion", …}
+    /// Completions of solved training episodes: {"prompt", "completion", …}
     Sft,
     /// Best and worst siblings of trees: {"prompt", "chosen", "rejected", …}
     Dpo,

@@ -6,7 +6,7 @@ use std::path::Path;
 use pl_run::plan::RunPlan;
 use pl_run::schedule::lanes::Lanes;
 use pl_run::schedule::simulate::pools::{LONGEST_TAIL, PhaseCosts, SplitSimulation};
-use pl_run::schedule::simulate::{RunCosts, Simulation, StepCosts, read_costs};
+use pl_run::schedule::simulate::{EvaluationCosts, RunCosts, Simulation, StepCosts, read_costs};
 use pl_run::{CheckedWorkflow, select_device};
 
 use crate::app::App;
@@ -63,7 +63,8 @@ fn simulate(checked: &CheckedWorkflow, costs: &str, devices: Option<u32>, json: 
         }
         return Ok(());
     }
-    let costs = parse_costs(costs)?;
+    let every: Vec<u32> = checked.workflow.evaluations.iter().map(|own| own.every).collect();
+    let costs = parse_costs(costs, &every)?;
     let simulate = |staleness| ComparedSchedule {
         by_keys: Simulation::new(steps, staleness, &costs),
         by_arrival: Simulation::by_arrival(steps, staleness, &costs),
@@ -78,10 +79,10 @@ fn simulate(checked: &CheckedWorkflow, costs: &str, devices: Option<u32>, json: 
     Ok(())
 }
 
-/// Reads the costs of a run's steps, or parses given ones.
-fn parse_costs(text: &str) -> Result<RunCosts, CommandError> {
+/// Reads the costs of a run's steps, or parses given ones. `every` has the intervals of the workflow's evaluations in steps.
+fn parse_costs(text: &str, every: &[u32]) -> Result<RunCosts, CommandError> {
     if Path::new(text).is_dir() || !text.contains('=') {
-        return Ok(read_costs(Path::new(text))?);
+        return Ok(read_costs(Path::new(text), every)?);
     }
     let (mut rollout, mut train, mut evaluate, mut publish) = (0.0, 0.0, 0.0, 0.0);
     for part in parts(text) {
@@ -99,10 +100,11 @@ fn parse_costs(text: &str) -> Result<RunCosts, CommandError> {
         tasks: Vec::new(),
         lanes: Vec::new(),
         train: vec![train],
-        evaluate,
         publish,
     };
-    Ok(RunCosts { slots: 1, contention: 0.0, steps: vec![step], policies: Vec::new(), lanes: Lanes::ONE })
+    let evaluations = EvaluationCosts { seconds: evaluate, every: every.to_vec() };
+    let (steps, policies, lanes) = (vec![step], Vec::new(), Lanes::ONE);
+    Ok(RunCosts { slots: 1, contention: 0.0, steps, policies, lanes, evaluations })
 }
 
 /// Parses the costs of phases.
@@ -171,9 +173,11 @@ mod tests {
 
     #[test]
     fn costs_that_no_simulation_can_add_up_are_refused() {
-        assert!(parse_costs("rollout=1e9,train=1").is_ok() && parse_phases("rollout=1e9,train=1").is_ok());
+        assert!(
+            parse_costs("rollout=1e9,train=1", &[]).is_ok() && parse_phases("rollout=1e9,train=1").is_ok()
+        );
         let refused =
-            [parse_costs("rollout=1e308,train=1").err(), parse_phases("rollout=1,train=1e10").err()];
+            [parse_costs("rollout=1e308,train=1", &[]).err(), parse_phases("rollout=1,train=1e10").err()];
         for (refused, part) in refused.iter().zip(["rollout=1e308", "train=1e10"]) {
             let Some(CommandError::Input(why)) = refused else { panic!("{part} is accepted") };
             assert_eq!(*why, format!("--costs {part}: a cost is at most 1000000000 seconds"));

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use pl_record::RunFolder;
 use pl_run::{ResumeOptions, RunEnding, RunOptions, TrainingRun, last_checkpoint, select_device};
 use pl_telemetry::RunGauges;
 use tokio::net::TcpListener;
@@ -62,7 +63,11 @@ pub fn run(app: &App, options: &RunArgs) -> CommandResult {
     let _ = shared.set(run.folder().to_path_buf());
     let folder = run.folder().display().to_string();
     stderr::line(&format!("run folder {folder}"));
-    stderr::text(&run.memory().to_string());
+    if run.finished_steps() >= run.planned_steps() {
+        stderr::line(&nothing_to_do(&folder, run.planned_steps()));
+    } else {
+        stderr::text(&run.memory().to_string());
+    }
     if let Some(bound) = viewer {
         view::beside_run(host, run.folder(), bound);
     }
@@ -108,6 +113,15 @@ fn describe_saved(run: &TrainingRun) -> String {
     format!("the run stopped after {finished}; {}", describe_checkpoint(run.folder()))
 }
 
+/// Describes a run that has all of its steps.
+fn nothing_to_do(folder: &str, steps: u64) -> String {
+    format!(
+        "nothing is left to do: all {} of the run are finished; more steps are played by\n  \
+         pl-host run --resume {folder} --set train.steps=NUMBER",
+        Counted(steps, "step")
+    )
+}
+
 /// Describes the last checkpoint in a run folder, and how to continue the run.
 fn describe_checkpoint(run: &Path) -> String {
     let folder = run.display();
@@ -116,10 +130,14 @@ fn describe_checkpoint(run: &Path) -> String {
             "the checkpoint after step {step} is complete, and what came later is played again by\n  \
              pl-host run --resume {folder}"
         ),
-        Ok(None) => format!(
-            "no checkpoint is complete yet, and the run is played again from its start by\n  \
-             pl-host run --resume {folder} --from-start"
-        ),
+        Ok(None) => {
+            // What was recorded is only given up if the user wants that.
+            let flag = if RunFolder::has_episodes(run).unwrap_or(true) { " --from-start" } else { "" };
+            format!(
+                "no checkpoint is complete yet, and the run is played again from its start by\n  \
+                 pl-host run --resume {folder}{flag}"
+            )
+        }
         Err(error) => format!("the checkpoints can't be read: {error}"),
     }
 }
@@ -131,8 +149,21 @@ mod tests {
     #[test]
     fn a_run_without_a_checkpoint_is_not_said_to_have_one() {
         let folder = tempfile::tempdir().unwrap();
-        let text = describe_checkpoint(folder.path());
-        let command = format!("pl-host run --resume {} --from-start", folder.path().display());
-        assert!(text.starts_with("no checkpoint is complete yet") && text.ends_with(&command), "{text}");
+        let command = format!("pl-host run --resume {}", folder.path().display());
+        for (metrics, flag) in [("", ""), ("{}\n", " --from-start")] {
+            std::fs::write(folder.path().join("metrics.jsonl"), metrics).unwrap();
+            let text = describe_checkpoint(folder.path());
+            let whole = format!("{command}{flag}");
+            assert!(text.starts_with("no checkpoint is complete yet") && text.ends_with(&whole), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_finished_run_says_how_it_is_continued() {
+        let text = nothing_to_do("runs/a", 2);
+        assert!(
+            text.contains("all 2 steps") && text.ends_with("--resume runs/a --set train.steps=NUMBER"),
+            "{text}"
+        );
     }
 }

@@ -18,8 +18,7 @@ use crate::arguments::sandbox::{
     BackendChoice, IsolationChoice, SandboxCommand, SandboxDoctorArgs, SandboxEngineArgs, SandboxImageArgs,
     SandboxRunArgs, SandboxServeArgs,
 };
-use crate::commands::cluster::address;
-use crate::commands::worker::default_name;
+use crate::commands::worker::join_options;
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::stop_on_signals;
 use crate::progress::Terminal;
@@ -95,14 +94,12 @@ fn serve(app: &App, options: &SandboxServeArgs) -> CommandResult {
     });
     let cores = || std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1));
     let machine = SandboxMachineOptions {
-        address: address(&options.server.nats, &options.server.access),
-        run: options.run.clone(),
-        name: options.name.clone().unwrap_or_else(default_name),
+        join: join_options(&options.server, &options.run, &options.name),
         slots: options.slots.unwrap_or_else(cores),
         endpoints: options.endpoints.clone(),
         certificates: options.certificates.clone(),
     };
-    stderr::line(&format!("sandbox {}", machine.name));
+    stderr::line(&format!("sandbox {}", machine.join.name));
     Ok(run_jobs(&app.host, &machine, &stop)?)
 }
 

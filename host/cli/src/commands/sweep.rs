@@ -27,24 +27,38 @@ pub fn run(app: &App, options: &SweepArgs) -> CommandResult {
         folder: options.out.clone().unwrap_or_else(|| default_folder(&file)),
         file,
     };
-    let (checked, ending) = app.with_consent(|| {
-        let mut checked = sweep.check(&app.host)?;
-        let ending = checked.run(&app.host, device, &stop)?;
-        Ok((checked, ending))
-    })?;
-    let results = checked.results()?;
-    let mut out = visible::stdout();
-    if options.json {
-        writeln!(out, "{}", serde_json::to_string(&results).map_err(CommandError::failed)?)?;
-    } else {
-        writeln!(out, "{}", table(&results, sweep.seeds.len()).trim_fmt())?;
-    }
+    let mut started = None;
+    let ended = app.with_consent(|| started.insert(sweep.check(&app.host)?).run(&app.host, device, &stop));
+    let results = started.map_or_else(|| Ok(Vec::new()), |checked| checked.results());
+    let ending = match ended {
+        Ok(ending) => ending,
+        Err(error) => {
+            // The runs before the one that failed.
+            if let Ok(results) = results
+                && results.iter().any(|cell| cell.finished > 0)
+            {
+                write_results(options, &results)?;
+            }
+            return Err(error);
+        }
+    };
+    write_results(options, &results?)?;
     match ending {
         RunEnding::Done => Ok(()),
         RunEnding::Interrupted => Err(CommandError::Interrupted(
             "stopped after a checkpoint; the same command continues the sweep".to_owned(),
         )),
     }
+}
+
+fn write_results(options: &SweepArgs, results: &[CellResults]) -> CommandResult {
+    let mut out = visible::stdout();
+    if options.json {
+        writeln!(out, "{}", serde_json::to_string(results).map_err(CommandError::failed)?)?;
+    } else {
+        writeln!(out, "{}", table(results, options.seeds.len()).trim_fmt())?;
+    }
+    Ok(())
 }
 
 fn default_folder(file: &std::path::Path) -> PathBuf {

@@ -1,9 +1,9 @@
 //! `pl-host worker`: plays the tasks of runs that other processes coordinate.
 
-use pl_run::{Participant, WorkerOptions, select_device, work};
+use pl_run::{JoinOptions, Participant, WorkerOptions, select_device, work};
 
 use crate::app::App;
-use crate::arguments::cluster::{ParticipantArgs, WorkerArgs};
+use crate::arguments::cluster::{ParticipantArgs, ServerArgs, WorkerArgs};
 use crate::commands::cluster::address;
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::stop_on_signals;
@@ -15,13 +15,11 @@ pub const LEASE_ENDS: &str = "another process does its work again once the lease
 pub fn run(app: &App, arguments: &WorkerArgs) -> CommandResult {
     let stop = stop_on_signals(app, "the tasks in progress", || LEASE_ENDS.to_owned());
     let options = WorkerOptions {
-        address: address(&arguments.server.nats, &arguments.server.access),
-        run: arguments.run.clone(),
-        name: arguments.name.clone().unwrap_or_else(default_name),
+        join: join_options(&arguments.server, &arguments.run, &arguments.name),
         slots: arguments.slots,
         participant: participant(app, &arguments.participant)?,
     };
-    stderr::line(&format!("worker {}", options.name));
+    stderr::line(&format!("worker {}", options.join.name));
     Ok(work(&app.host, &options, &stop)?)
 }
 
@@ -31,8 +29,16 @@ pub fn participant(app: &App, arguments: &ParticipantArgs) -> Result<Participant
     Ok(Participant { device: select_device(&app.host, device.into())?, trust, weights_folder, mixed_cpus })
 }
 
-/// Returns a name that no other process of a run has: of the machine and the process.
-pub fn default_name() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    format!("{host}-{}", std::process::id())
+/// Returns the server, the run and the name of a process that takes part in runs. A process without a name has one that no
+/// other of a run has: of the machine and the process.
+pub fn join_options(server: &ServerArgs, run: &Option<String>, name: &Option<String>) -> JoinOptions {
+    let default_name = || {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        format!("{host}-{}", std::process::id())
+    };
+    JoinOptions {
+        address: address(&server.nats, &server.access),
+        run: run.clone(),
+        name: name.clone().unwrap_or_else(default_name),
+    }
 }

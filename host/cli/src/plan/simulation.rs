@@ -124,7 +124,7 @@ impl fmt::Display for SplitTable<'_> {
 #[cfg(test)]
 mod tests {
     use pl_run::schedule::lanes::Lanes;
-    use pl_run::schedule::simulate::{RunCosts, StepCosts};
+    use pl_run::schedule::simulate::{EvaluationCosts, RunCosts, StepCosts};
 
     use super::*;
 
@@ -135,11 +135,17 @@ mod tests {
             tasks: vec![0],
             lanes: Vec::new(),
             train: vec![2.0],
-            evaluate: 0.0,
             publish: 0.0,
         };
         let steps = vec![step];
-        let costs = RunCosts { slots: 1, contention: 0.0, steps, policies: Vec::new(), lanes: Lanes::ONE };
+        let costs = RunCosts {
+            slots: 1,
+            contention: 0.0,
+            steps,
+            policies: Vec::new(),
+            lanes: Lanes::ONE,
+            evaluations: EvaluationCosts::default(),
+        };
         let schedules = [0, 1, 2].map(|staleness| ComparedSchedule {
             by_keys: Simulation::new(4, staleness, &costs),
             by_arrival: Simulation::by_arrival(4, staleness, &costs),

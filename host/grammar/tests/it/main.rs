@@ -5,6 +5,7 @@
 mod endings;
 mod masks;
 mod refusals;
+mod schemas;
 
 use std::sync::Arc;
 

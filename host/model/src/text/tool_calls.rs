@@ -56,6 +56,28 @@ impl ToolCallFormat {
             Self::Json => whole(unfenced(text)),
         }
     }
+
+    /// Returns the beginning of a text that belongs to no tool call, whatever follows.
+    pub fn text_before(self, text: &str) -> &str {
+        let is_whole_call =
+            |first: &[char]| text.trim_start().is_empty() || text.trim_start().starts_with(first);
+        match self {
+            Self::Hermes => before(text, HERMES[0]),
+            Self::Mistral => before(text, MISTRAL),
+            Self::Llama if is_whole_call(&['{', '<']) => "",
+            Self::Json if is_whole_call(&['{', '[', '`']) => "",
+            Self::Llama | Self::Json => text,
+        }
+    }
+}
+
+/// Returns a text up to `mark`, or up to what may be the beginning of it.
+fn before<'t>(text: &'t str, mark: &str) -> &'t str {
+    let begun = (1..mark.len()).rev().find(|length| text.ends_with(&mark[..*length]));
+    match text.find(mark) {
+        Some(at) => &text[..at],
+        None => &text[..text.len() - begun.unwrap_or(0)],
+    }
 }
 
 /// Returns the calls in `<tool_call>` elements. The last one may lack its end.
@@ -164,6 +186,22 @@ mod tests {
         }
         // Llama's form is the whole text.
         assert!(names(ToolCallFormat::Llama, r#"{"name": "a", "parameters": {}} and more"#).is_empty());
+    }
+
+    #[test]
+    fn text_before_a_call_is_told_apart_while_it_is_written() {
+        let before = |format: ToolCallFormat, text: &'static str| format.text_before(text);
+        assert_eq!(before(ToolCallFormat::Hermes, "Sure. <tool_call>{"), "Sure. ");
+        assert_eq!(before(ToolCallFormat::Hermes, "Sure. <tool_"), "Sure. ");
+        assert_eq!(before(ToolCallFormat::Hermes, "1 < 2"), "1 < 2");
+        assert_eq!(before(ToolCallFormat::Mistral, "So: [TOOL_CALLS][{"), "So: ");
+        assert_eq!(before(ToolCallFormat::Mistral, "[1"), "[1");
+        assert_eq!(before(ToolCallFormat::Llama, "<|python_tag|>{"), "");
+        for format in [ToolCallFormat::Llama, ToolCallFormat::Json] {
+            assert_eq!(before(format, " {\"na"), "");
+            assert_eq!(before(format, "\n"), "");
+            assert_eq!(before(format, "It is {3}."), "It is {3}.");
+        }
     }
 
     #[test]

@@ -28,7 +28,15 @@ pub struct SampleEpisodes {
     /// Views (JSON) that the environments showed, also those on which no agent acted.
     pub views: Vec<String>,
     /// Environments whose episode failed, with the error.
-    pub failed: Vec<(String, Error)>,
+    pub failed: Vec<EpisodeFailure>,
+}
+
+/// Failure of an episode, or of the creation of tasks.
+pub struct EpisodeFailure {
+    pub environment: String,
+    pub error: Error,
+    /// True if the episode had begun.
+    pub has_begun: bool,
 }
 
 /// An episode.
@@ -97,14 +105,15 @@ pub async fn sample_episodes(
         let tasks = match tasks(&environment, samples).await {
             Ok(tasks) => tasks,
             Err(error) => {
-                episodes.failed.push((name.clone(), error));
+                episodes.failed.push(EpisodeFailure { environment: name.clone(), error, has_begun: false });
                 continue;
             }
         };
         for (index, task) in (0..).zip(tasks) {
-            match run_episode(name, &environment, &source, &task, index, &mut episodes.views, report).await {
+            let played = SampleEpisode { environment: name.clone(), task, index, steps: Vec::new() };
+            match run_episode(played, &environment, &source, &mut episodes.views, report).await {
                 Ok(played) => episodes.episodes.push(played),
-                Err(error) => episodes.failed.push((name.clone(), error)),
+                Err(failure) => episodes.failed.push(failure),
             }
         }
     }
@@ -126,38 +135,42 @@ struct ActionSource<'t> {
 }
 
 async fn run_episode(
-    name: &str,
+    mut played: SampleEpisode,
     environment: &Environment,
     source: &ActionSource<'_>,
-    task: &Task,
-    index: u32,
     views: &mut Vec<String>,
     report: &mut Report,
-) -> Result<SampleEpisode, Error> {
+) -> Result<SampleEpisode, EpisodeFailure> {
+    let name = played.environment.clone();
+    let failure = |has_begun| {
+        let environment = name.clone();
+        move |error| EpisodeFailure { environment, error, has_begun }
+    };
     let call_log = CallLog::default();
-    let mut episode = environment.with_call_log(&call_log).start(task, SEED, stream(index)).await?;
+    let started = environment.with_call_log(&call_log).start(&played.task, SEED, played.stream()).await;
+    let mut episode = started.map_err(failure(false))?;
     report.record_usage("start", &call_log);
-    let mut steps: Vec<Step> = Vec::new();
     for turn in 0..MAX_TURNS {
         let Some(agent) = source.agent_for(turn) else { break };
-        let visit = steps.iter().filter(|step| step.agent == agent).count() as u32;
-        let view = episode.view(&agent).await?;
+        let visit = played.steps.iter().filter(|step| step.agent == agent).count() as u32;
+        let view = episode.view(&agent).await.map_err(failure(true))?;
         report.record_usage("view", &call_log);
         views.push(view.clone());
-        let completion = COMPLETIONS[(index as usize * MAX_TURNS + turn) % COMPLETIONS.len()];
+        let completion = COMPLETIONS[(played.index as usize * MAX_TURNS + turn) % COMPLETIONS.len()];
         let action = match source.act(turn, &view, visit, completion, report).await {
             Some(action) => action,
             None => continue,
         };
-        let outcome = episode.apply(vec![(agent.clone(), action.clone())]).await?;
+        let applied = episode.apply(vec![(agent.clone(), action.clone())]).await;
+        let outcome = applied.map_err(failure(true))?;
         report.record_usage("apply", &call_log);
         let ended = outcome.done || outcome.truncated;
-        steps.push(Step { agent, view, action, outcome });
+        played.steps.push(Step { agent, view, action, outcome });
         if ended {
             break;
         }
     }
-    Ok(SampleEpisode { environment: name.to_owned(), task: task.clone(), index, steps })
+    Ok(played)
 }
 
 impl ActionSource<'_> {

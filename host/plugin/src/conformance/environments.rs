@@ -2,7 +2,7 @@
 
 use pl_types::Item;
 
-use super::drive::{SEED, SampleEpisode, SampleEpisodes};
+use super::drive::{EpisodeFailure, SEED, SampleEpisode, SampleEpisodes};
 use super::report::{CheckFailure, CheckOutcome, Report, violation};
 use crate::environment::{Environment, Episode};
 use crate::error::{Cause, Error};
@@ -23,14 +23,23 @@ pub async fn check_environment(
     let generated = generates(environment, level).await;
     report.add(item, "generates the same tasks in batches of any size", generated);
     let played: Vec<&SampleEpisode> = episodes.of_environment(&item.name).collect();
-    let failed = episodes.failed.iter().filter(|(name, _)| *name == item.name);
-    let failed: Vec<&Error> = failed.map(|(_, error)| error).collect();
-    // A refusal may be due to the samples; every other error is the environment's.
-    if let Some(fault) = failed.iter().find(|error| error.refusal().is_none()) {
-        report.add(item, "plays episodes without a fault", Err(violation(fault.to_string())));
+    let failed = || episodes.failed.iter().filter(|failure| failure.environment == item.name);
+    // A refusal of a task or of an action may be due to the samples; every other error is the environment's. If not one
+    // episode comes to its end, nothing was tested.
+    let is_fault = |failure: &&EpisodeFailure| failure.error.refusal().is_none();
+    let ends_all = |failure: &&EpisodeFailure| failure.has_begun && played.is_empty();
+    if let Some(fault) = failed().find(is_fault) {
+        report.add(item, "plays episodes without a fault", Err(violation(fault.error.to_string())));
+    } else if let Some(refusal) = failed().find(ends_all) {
+        let observation = format!(
+            "every episode ends with an error: {}; agents have the names of their items, or are called `agent` where actions are \
+             given for an environment without any",
+            refusal.error
+        );
+        report.add(item, "plays episodes without a fault", Err(violation(observation)));
     }
-    let none = || match failed.first() {
-        Some(why) => Err(CheckFailure::Untestable(format!("no episode could be run: {why}"))),
+    let none = || match failed().next() {
+        Some(why) => Err(CheckFailure::Untestable(format!("no episode could be run: {}", why.error))),
         None => Err(CheckFailure::Untestable("no episode could be run".to_owned())),
     };
     if played.is_empty() {

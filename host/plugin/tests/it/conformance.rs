@@ -84,6 +84,21 @@ async fn settings_that_their_item_accepts_are_tested() {
     }
 }
 
+/// Refusals of views may be those of agents that the samples lack, but nothing was tested.
+#[tokio::test]
+async fn an_environment_that_ends_every_episode_with_an_error_fails() {
+    let plugin = load(&component_of(EntryPoint::View, Attack::Refuse), PluginSpec::new("hostile")).await;
+    let tasks = vec![Task { id: "one".to_owned(), data: "{}".to_owned() }];
+    let report =
+        check_plugin(&plugin, &[], &services(), &Samples { tasks, ..Samples::default() }).await.unwrap();
+    let failed = report.checks.iter().find_map(|check| match &check.result {
+        CheckResult::Failed(reason) if check.requirement == "plays episodes without a fault" => Some(reason),
+        _ => None,
+    });
+    let reason = failed.unwrap_or_else(|| panic!("{:?}", report.checks));
+    assert!(reason.contains("agents have the names of their items"), "{reason}");
+}
+
 /// Without one episode there is nothing else to check, but the plugin has not passed.
 #[tokio::test]
 async fn an_environment_that_traps_at_the_start_of_each_episode_fails() {

@@ -51,6 +51,46 @@ fn a_new_run_overwrites_nothing() {
     assert_eq!(fs::read_to_string(folder.path().join("notes.txt")).unwrap(), "mine");
 }
 
+/// A workflow that can't be written, as on a full disk.
+struct Unwritable;
+
+impl Serialize for Unwritable {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("no space"))
+    }
+}
+
+#[test]
+fn a_run_whose_folder_cannot_be_written_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("run");
+    RunFolder::create(&root, "workflow w", &Unwritable, &lock()).unwrap_err();
+    assert!(!root.exists());
+    create(&root).unwrap();
+    // Other files of the user stay.
+    let root = folder.path().join("shared");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("notes.txt"), "mine").unwrap();
+    RunFolder::create(&root, "workflow w", &Unwritable, &lock()).unwrap_err();
+    let left: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["notes.txt"]);
+}
+
+#[test]
+fn what_a_killed_start_leaves_is_named_and_can_be_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("run");
+    drop(create(&root).unwrap());
+    fs::remove_file(root.join(WORKFLOW)).unwrap();
+    let errors = [create(&root).unwrap_err(), RunFolder::lock(&root).unwrap_err()];
+    for error in errors {
+        assert!(matches!(error, Error::Unstarted { .. }), "{error}");
+        assert!(error.to_string().contains("delete the folder"), "{error}");
+    }
+    fs::remove_dir_all(&root).unwrap();
+    create(&root).unwrap();
+}
+
 #[test]
 fn a_resume_deletes_only_the_runs_own_later_files() {
     let folder = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@ use crate::attempt::{Attempt, play_episode};
 use crate::context::EpisodeContext;
 use crate::setup::EpisodeSetup;
 use crate::trace::answers::RecordedAnswers;
-use crate::trace::{EventKind, EventPosition, Trace, recorded_completion, send_recorded};
+use crate::trace::{EventKind, EventPosition, Trace, recorded_completion};
 
 pub use diff::{Agreement, ComparedEvent, Difference, ExternalCall};
 
@@ -85,7 +85,7 @@ impl Generate for RecordedCompletions {
                 let reason = "the recording has no completion for this prompt".to_owned();
                 return Err(GenerateError::Failed { policy: request.policy, reason });
             };
-            send_recorded(request.listener.as_ref(), index, completion);
+            completion.send_whole(index, request.listener.as_ref());
             completions.push(completion.clone());
         }
         Ok(completions)

@@ -11,9 +11,8 @@ pub(crate) mod recorder;
 use pl_dsl::workflow::Rollout;
 use pl_plugin::call_log::Event;
 use pl_plugin::{Outcome, Scores, Task};
-use pl_types::{Chunk, Completion, Finish, StreamKey};
+use pl_types::{Completion, Finish, StreamKey};
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc::UnboundedSender;
 
 use crate::fault::Fault;
 
@@ -124,19 +123,6 @@ pub(crate) fn recorded_completion(text: &str, finish: Finish, tokens: &[u32]) ->
         finish,
         version: 0,
         version_changes: Vec::new(),
-    }
-}
-
-/// Sends all of a recorded completion to the listener of its request.
-pub(crate) fn send_recorded(
-    listener: Option<&UnboundedSender<Chunk>>,
-    index: usize,
-    completion: &Completion,
-) {
-    if let Some(listener) = listener {
-        let Completion { tokens, logprobs, top, text, .. } = completion.clone();
-        // The listener may have closed the channel.
-        let _ = listener.send(Chunk { index, tokens, logprobs, top, text, last: true });
     }
 }
 

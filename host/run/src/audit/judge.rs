@@ -190,7 +190,7 @@ pub(super) fn judge_oracle(result: &OracleResult) -> Finding {
     let (name, percent) = (result.named(), |share: f64| format!("{:.0} %", 100.0 * share));
     let severity = match result.unsolvable {
         share if share >= DEFECTIVE_SUCCESS => FindingSeverity::Defect,
-        share if share > 0.0 => FindingSeverity::Look,
+        share if share > 0.0 || result.success < 1.0 => FindingSeverity::Look,
         _ => FindingSeverity::Ok,
     };
     let text = match severity {
@@ -198,7 +198,13 @@ pub(super) fn judge_oracle(result: &OracleResult) -> Finding {
         _ if result.unsolvable >= 1.0 => {
             format!("the oracle solves none of the {} tasks of {name}", result.episodes)
         }
-        _ => format!("the oracle can't solve {} of the tasks of {name}", percent(result.unsolvable)),
+        _ if result.unsolvable > 0.0 => {
+            format!("the oracle can't solve {} of the tasks of {name}", percent(result.unsolvable))
+        }
+        _ => format!(
+            "the oracle solves all tasks of {name}, but only {} of them in as many turns as the workflow allows",
+            percent(result.success)
+        ),
     };
     Finding { severity, text }
 }

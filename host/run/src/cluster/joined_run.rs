@@ -13,7 +13,7 @@ use crate::error::cluster::ClusterError;
 use crate::host::Host;
 use crate::lock::{lock_of, start_date};
 use crate::permissions::GrantedAccess;
-use crate::session::{LocatedModels, Session};
+use crate::session::{Session, SessionStart};
 use crate::workflow::CheckedWorkflow;
 
 use super::cpu::cpu_kind;
@@ -33,12 +33,12 @@ pub struct Participant {
     pub mixed_cpus: bool,
 }
 
-/// Part that a process takes.
+/// Kind of a process that loads a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
-    Plays,
+pub(super) enum JoinedAs {
+    Worker,
     /// The coordinator may have another device.
-    Trains,
+    Learner,
 }
 
 /// A run whose workflow is checked and loaded here.
@@ -52,7 +52,7 @@ impl JoinedRun {
     ///
     /// # Errors
     /// If the server is away, this machine differs from the coordinator's, or the workflow needs more than is allowed here.
-    pub fn open(host: &Host, worker: &Worker, own: &Participant, part: Part) -> Result<JoinedRun, Error> {
+    pub fn open(host: &Host, worker: &Worker, own: &Participant, kind: JoinedAs) -> Result<JoinedRun, Error> {
         let run = &worker.entry().run;
         let manifest = host.block_on(manifest(worker))?;
         check_cpu(run, &manifest.cpu, own)?;
@@ -63,18 +63,18 @@ impl JoinedRun {
         let folder: PathBuf = host.block_on(worker_files::fetch(worker))?;
         let stored = manifest.workflow.in_folder(folder.clone())?;
         let mut checked = stored.open(host, &folder, GrantedAccess::new([], &folder))?;
-        if let Some(sandbox) = host.block_on(remote_sandbox(worker, part, checked.workflow.sandbox.output))? {
+        if let Some(sandbox) = host.block_on(remote_sandbox(worker, kind, checked.workflow.sandbox.output))? {
             checked = checked.with_jobs_in(sandbox);
         }
         if own.trust {
             checked.allow_required_permissions();
         }
         checked.require_permissions()?;
-        let models = LocatedModels::find(host, &checked, own.device)?;
-        let date = start_date(&manifest.lock);
-        let session = Session::load(host, &checked, &checked.workflow, models, manifest.lock.seed, date)?;
+        let start =
+            SessionStart { seed: manifest.lock.seed, date: start_date(&manifest.lock), own_weights: false };
+        let session = Session::load(host, &checked, &checked.workflow, own.device, start)?;
         let mut now = lock_of(host, &checked, &session)?;
-        if part == Part::Trains {
+        if kind == JoinedAs::Learner {
             now.device.clone_from(&manifest.lock.device);
         }
         // Programs that other machines run are in their containers.
@@ -87,11 +87,15 @@ impl JoinedRun {
 }
 
 /// Returns the sandbox of a run whose code other machines run, with an output of `kept` bytes. `None` if this process runs it.
-async fn remote_sandbox(worker: &Worker, part: Part, kept: u64) -> Result<Option<Arc<dyn Sandbox>>, Error> {
-    match part {
-        Part::Trains => Ok(worker.entry().jobs.as_ref().map(|_| no_jobs())),
-        Part::Plays => {
-            let jobs = worker.jobs().await.map_err(|error| Error::cluster(error.into()))?;
+async fn remote_sandbox(
+    worker: &Worker,
+    kind: JoinedAs,
+    kept: u64,
+) -> Result<Option<Arc<dyn Sandbox>>, Error> {
+    match kind {
+        JoinedAs::Learner => Ok(worker.entry().jobs.as_ref().map(|_| no_jobs())),
+        JoinedAs::Worker => {
+            let jobs = worker.jobs().await.map_err(Error::cluster)?;
             Ok(jobs.map(|jobs| Arc::new(RemoteSandbox::new(jobs, kept)) as Arc<dyn Sandbox>))
         }
     }
@@ -99,10 +103,9 @@ async fn remote_sandbox(worker: &Worker, part: Part, kept: u64) -> Result<Option
 
 async fn manifest(worker: &Worker) -> Result<Manifest, Error> {
     let entry = worker.entry();
-    let bytes = worker.blob(&entry.manifest).await.map_err(|error| Error::cluster(error.into()))?;
+    let bytes = worker.blob(&entry.manifest).await.map_err(Error::cluster)?;
     serde_json::from_slice(&bytes).map_err(|error| {
-        let (what, reason) = (format!("the workflow of run {}", entry.run), error.to_string());
-        Error::cluster(ClusterError::Unreadable { what, reason })
+        Error::cluster(ClusterError::unreadable(format!("the workflow of run {}", entry.run), error))
     })
 }
 

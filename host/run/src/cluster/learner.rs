@@ -1,19 +1,13 @@
 //! A learner in a process of its own: does the updates of a run's policies that another process coordinates.
 
 use std::cell::Cell;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pl_cluster::{
-    Connection, LearnerEntry, LeaseQueue, LeasedTask, Next, Role, RunEntry, ServerAddress, Worker,
-    WorkerStatus,
-};
+use pl_cluster::{LearnerEntry, LeaseQueue, LeasedTask, Next, Role, RunEntry, Worker};
 use pl_kernels::cpu::affinity;
 use pl_trainer::{LearnerUpdate, Trainer, UpdateProgress};
 use pl_types::Transition;
-use tempfile::TempDir;
 
 use crate::checkpoints::PolicyVersions;
 use crate::error::Error;
@@ -23,20 +17,18 @@ use crate::progress::{Activity, Notice};
 use crate::stop_request::StopRequest;
 use crate::update_source::UpdateSource;
 
-use super::cpu::cpu_kind;
-use super::joined_run::{JoinedRun, Part, Participant};
+use super::counters::Counters;
+use super::initial_state::InitialState;
+use super::join_runs::{GIVE_BACK, JoinOptions, join_runs};
+use super::joined_run::{JoinedAs, JoinedRun, Participant};
+use super::message;
+use super::options::learner_id;
 use super::ranks::{RankPlace, RankTask, Ranks};
 use super::update_task::{
-    self, History, LearnerTask, SentWeights, SourceRef, UpdateRef, UpdateResult, Wanted,
+    self, History, LARGEST, LearnerTask, LeaseKind, SentWeights, SourceRef, UpdateRef, UpdateResult,
 };
 use super::weights::{self, ModelFormats};
 use super::weights_folder::WeightsFolder;
-
-/// Pause before a server is asked again for runs.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// Pause before an update whose inputs could not be fetched is delivered again.
-const GIVE_BACK: Duration = Duration::from_secs(1);
 
 /// Time between looks whether the run has ended, while ranks wait for each other.
 const LOOK: Duration = Duration::from_secs(2);
@@ -44,13 +36,9 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Options of a learner.
 #[derive(Debug, Clone)]
 pub struct LearnerOptions {
-    pub address: ServerAddress,
-    /// Run to take part in. `None` for the newest of the server, and after its end for the next.
-    pub run: Option<String>,
+    pub join: JoinOptions,
     /// One of the policies to train. `None` if the run has one learner in a process of its own.
     pub policy: Option<String>,
-    /// Name in messages and in the status. Unique among the processes of a run.
-    pub name: String,
     /// Place among the ranks that share the updates. `None` if this process does the shares of all ranks.
     pub place: Option<RankPlace>,
     pub participant: Participant,
@@ -61,31 +49,13 @@ pub struct LearnerOptions {
 /// # Errors
 /// If the server is away, this machine differs from the coordinator's, or the workflow needs more than is allowed here.
 pub fn learn(host: &Host, options: &LearnerOptions, stop: &StopRequest) -> Result<(), Error> {
-    let name = format!("pl-host learner {}", options.name);
-    let failed = |error: pl_cluster::Error| Error::cluster(error.into());
-    let connection =
-        host.block_on(Connection::open(&options.address, &name, Role::Learner)).map_err(failed)?;
-    while !stop.is_requested() {
-        let runs = host.block_on(pl_cluster::runs(&connection)).map_err(failed)?;
-        let is_wanted = |entry: &RunEntry| options.run.as_ref().is_none_or(|run| *run == entry.run);
-        let Some(entry) = runs.into_iter().find(is_wanted) else {
-            std::thread::sleep(PAUSE);
-            continue;
-        };
-        let own = learner_of(&entry, options.policy.as_deref())?;
+    join_runs(host, &options.join, Role::Learner, stop, &|connection, entry| {
+        let own = learner_of(entry, options.policy.as_deref())?;
         let queue = LeaseQueue::Learner(own.learner);
-        let worker = match host.block_on(Worker::join(&connection, &entry.run, queue, &options.name)) {
-            Ok(worker) => worker,
-            // It has ended since it was listed.
-            Err(pl_cluster::Error::NoRun { .. }) if options.run.is_none() => continue,
-            Err(error) => return Err(failed(error)),
-        };
-        take_part(host, &worker, own, options, stop)?;
-        if options.run.is_some() {
-            return Ok(());
-        }
-    }
-    Ok(())
+        let joining = Worker::join(connection, &entry.run, queue, &options.join.name);
+        let worker = host.block_on(joining).map_err(Error::cluster)?;
+        take_part(host, &worker, own, options, stop)
+    })
 }
 
 /// Returns the learner of a run that trains a policy.
@@ -113,7 +83,8 @@ fn take_part(
     options: &LearnerOptions,
     stop: &StopRequest,
 ) -> Result<(), Error> {
-    let JoinedRun { session, checked } = JoinedRun::open(host, worker, &options.participant, Part::Trains)?;
+    let JoinedRun { session, checked } =
+        JoinedRun::open(host, worker, &options.participant, JoinedAs::Learner)?;
     let run = worker.entry().run.clone();
     host.notify(Notice::JoinedRun { run: run.clone() });
     let learner = own.learner as usize;
@@ -123,26 +94,11 @@ fn take_part(
         affinity::limit_libtorch_threads(cores);
     }
     let counters = Arc::new(Counters::default());
-    let status = {
-        let (counters, options, policies) = (Arc::clone(&counters), options.clone(), own.policies.clone());
-        move || WorkerStatus {
-            worker: options.name.clone(),
-            program: env!("CARGO_PKG_VERSION").to_owned(),
-            cpu: cpu_kind(),
-            policies: policies.clone(),
-            slots: 1,
-            playing: counters.updating.load(Ordering::Relaxed),
-            played: counters.done.load(Ordering::Relaxed),
-        }
-    };
-    let answering = {
-        let worker = worker.clone();
-        host.handle().spawn(async move { worker.answer_status(status).await })
-    };
+    let answering = counters.answer_status(host, worker, &options.join.name, &own.policies, 1);
     let count = checked.workflow.train.as_ref().map_or(1, |train| train.data_parallel);
     let ranks = options.place.as_ref().map(|place| {
         let name = format!("learner {learner} of run {run}");
-        Ranks::new(place, (name, count), &options.address, options.participant.device)
+        Ranks::new(place, (name, count), &options.join.address, options.participant.device)
     });
     let ranks = ranks.transpose()?;
     let folder = options.participant.weights_folder.as_deref();
@@ -153,26 +109,8 @@ fn take_part(
         _ => process.take_leases(&counters, stop),
     };
     answering.abort();
-    host.notify(Notice::LeftRun { run, played: counters.done.load(Ordering::Relaxed) });
+    host.notify(Notice::LeftRun { run, done: counters.done() });
     ended
-}
-
-/// Numbers of updates, for the status.
-#[derive(Default)]
-struct Counters {
-    updating: AtomicU32,
-    done: AtomicU64,
-}
-
-impl Counters {
-    /// Counts an update while it runs, and afterwards if it is done.
-    fn count<T, E>(&self, update: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        self.updating.store(1, Ordering::Relaxed);
-        let result = update();
-        self.updating.store(0, Ordering::Relaxed);
-        self.done.fetch_add(u64::from(result.is_ok()), Ordering::Relaxed);
-        result
-    }
 }
 
 /// State of the process.
@@ -183,8 +121,7 @@ struct LearnerProcess<'h> {
     /// Position among the learners.
     learner: usize,
     formats: ModelFormats,
-    /// State that the workflow begins with.
-    start: TempDir,
+    initial: InitialState,
     /// Updates that the state includes. `None` if it is not known.
     held: Option<History>,
     /// Result of the last update.
@@ -204,9 +141,9 @@ impl<'h> LearnerProcess<'h> {
         ranks: Option<Ranks>,
         weights_folder: Option<WeightsFolder>,
     ) -> Result<LearnerProcess<'h>, Error> {
-        let failed = |source| Error::cluster(ClusterError::File { path: std::env::temp_dir(), source });
-        let start = tempfile::Builder::new().prefix("pl-host-learner-").tempdir().map_err(failed)?;
-        trainer.save_learner(&start.path().join("state"), learner, 0).map_err(Error::setup)?;
+        let initial = InitialState::create().map_err(ClusterError::file(&std::env::temp_dir()));
+        let initial = initial.map_err(Error::cluster)?;
+        trainer.save_learner(&initial.path(), learner, 0).map_err(Error::setup)?;
         let formats = ModelFormats::of(&trainer);
         let held = Some(History::default());
         Ok(LearnerProcess {
@@ -215,7 +152,7 @@ impl<'h> LearnerProcess<'h> {
             trainer,
             learner,
             formats,
-            start,
+            initial,
             held,
             result: None,
             ranks,
@@ -243,7 +180,7 @@ impl<'h> LearnerProcess<'h> {
                     self.ranks.iter().for_each(|ranks| drop(ranks.announce(&RankTask::Leave)));
                     return Ok(());
                 }
-                Err(error) => return Err(Error::cluster(error.into())),
+                Err(error) => return Err(Error::cluster(error)),
             }
         }
         Ok(())
@@ -257,8 +194,8 @@ impl<'h> LearnerProcess<'h> {
                 continue;
             }
             match self.ranks.as_ref().map(|ranks| ranks.next(&|| run.is_over())).transpose() {
-                Ok(Some(Some(RankTask::Reach { history, anew }))) => {
-                    if let Err(error) = counters.count(|| self.reach(&history, anew)) {
+                Ok(Some(Some(RankTask::CatchUp { history, anew }))) => {
+                    if let Err(error) = counters.count(|| self.catch_up(&history, anew)) {
                         tracing::warn!(%error, "an update was not done");
                         self.disconnect_ranks();
                     }
@@ -298,12 +235,11 @@ impl<'h> LearnerProcess<'h> {
     /// Does what a lease asks for, and stores the result. A lease whose inputs can't be fetched is delivered again; an update
     /// that fails ends the run, since it would fail everywhere.
     fn finish(&mut self, task: LeasedTask) -> Result<(), Error> {
-        let connection = |error: pl_cluster::Error| Error::cluster(error.into());
         match self.result_of(&task) {
-            Ok(result) => self.host.block_on(task.finish(result)).map_err(connection),
+            Ok(result) => self.host.block_on(task.finish(result)).map_err(Error::cluster),
             Err(error) if fails_everywhere(&error) => {
                 self.disconnect_ranks();
-                self.host.block_on(task.fail(error.to_string())).map_err(connection)
+                self.host.block_on(task.fail(error.to_string())).map_err(Error::cluster)
             }
             Err(error) => {
                 self.disconnect_ranks();
@@ -314,28 +250,28 @@ impl<'h> LearnerProcess<'h> {
     }
 
     fn result_of(&mut self, task: &LeasedTask) -> Result<Vec<u8>, Error> {
-        let LearnerTask { history, wanted } =
-            update_task::decode(&task.lease.body).map_err(Error::cluster)?;
-        let is_repeated = self.held.as_ref() == Some(&history) && wanted == Wanted::Update;
+        let LearnerTask { history, kind } =
+            message::unpack("an update", &task.lease.body, LARGEST).map_err(Error::cluster)?;
+        let is_repeated = self.held.as_ref() == Some(&history) && kind == LeaseKind::Update;
         if let (true, Some(result)) = (is_repeated, &self.result) {
             return Ok(result.clone());
         }
         if let Some(ranks) = &self.ranks {
-            ranks.announce(&RankTask::Reach { history: history.clone(), anew: is_repeated })?;
+            ranks.announce(&RankTask::CatchUp { history: history.clone(), anew: is_repeated })?;
         }
-        let update = self.reach(&history, is_repeated)?;
+        let update = self.catch_up(&history, is_repeated)?;
         let step = history.updates.last().map_or(task.lease.step, |update| update.step);
-        match (wanted, update) {
-            (Wanted::State, _) => {
+        match (kind, update) {
+            (LeaseKind::State, _) => {
                 update_task::state_of(&self.trainer, self.learner, step).map_err(Error::cluster)
             }
-            (Wanted::Update, Some(update)) => {
+            (LeaseKind::Update, Some(update)) => {
                 let result = UpdateResult { update, weights: self.weights(step)? };
                 let result = result.encode().map_err(Error::cluster)?;
                 self.result = Some(result.clone());
                 Ok(result)
             }
-            (Wanted::Update, None) => {
+            (LeaseKind::Update, None) => {
                 let (name, reason) = (task.lease.task.clone(), "it names no update".to_owned());
                 Err(Error::cluster(ClusterError::Result { task: name, reason }))
             }
@@ -344,7 +280,7 @@ impl<'h> LearnerProcess<'h> {
 
     /// Applies the missing updates of `history`; with `anew`, from its saved state. Returns the result of the last one. `None`
     /// if none was missing.
-    fn reach(&mut self, history: &History, anew: bool) -> Result<Option<LearnerUpdate>, Error> {
+    fn catch_up(&mut self, history: &History, anew: bool) -> Result<Option<LearnerUpdate>, Error> {
         let is_part =
             |held: &History| held.saved == history.saved && history.updates.starts_with(&held.updates);
         let done = match self.held.take().filter(|held| !anew && is_part(held)) {
@@ -370,8 +306,7 @@ impl<'h> LearnerProcess<'h> {
                 update_task::restore(&mut self.trainer, self.learner, &bytes).map_err(Error::cluster)
             }
             None => {
-                let state: &Path = &self.start.path().join("state");
-                self.trainer.load_learner(state, self.learner).map(drop).map_err(Error::setup)
+                self.trainer.load_learner(&self.initial.path(), self.learner).map(drop).map_err(Error::setup)
             }
         }
     }
@@ -380,14 +315,17 @@ impl<'h> LearnerProcess<'h> {
         let mut sources = Vec::new();
         for SourceRef { step, transitions, left_out } in &update.sources {
             let bytes = self.blob(transitions)?;
-            let transitions = Arc::new(update_task::decode(&bytes).map_err(Error::cluster)?);
-            sources.push(UpdateSource { step: *step, transitions, left_out: left_out.clone() });
+            let transitions = message::unpack("transitions", &bytes, LARGEST).map_err(Error::cluster)?;
+            sources.push(UpdateSource {
+                step: *step,
+                transitions: Arc::new(transitions),
+                left_out: left_out.clone(),
+            });
         }
         let mut learners = self.trainer.learners_to_train()?;
         let Some(own) = learners.get_mut(self.learner) else {
             let reason = format!("the workflow has no learner {}", self.learner);
-            let what = "an update".to_owned();
-            return Err(Error::cluster(ClusterError::Unreadable { what, reason }));
+            return Err(Error::cluster(ClusterError::unreadable("an update", reason)));
         };
         let trained: Vec<&Transition> =
             sources.iter().flat_map(|source| source.trained(&*own, update.step)).collect();
@@ -401,14 +339,14 @@ impl<'h> LearnerProcess<'h> {
         let learners = self.trainer.learners_to_train()?;
         let Some(own) = learners.get(self.learner).filter(|own| own.is_due(step)) else { return Ok(None) };
         let versions = PolicyVersions::new(own.served(false));
-        let learner = u32::try_from(self.learner).unwrap_or(u32::MAX);
+        let learner = learner_id(self.learner);
         let bytes = weights::encode(learner, step, &versions, &self.formats).map_err(Error::cluster)?;
         let Some(folder) = &self.weights_folder else { return Ok(Some(SentWeights::Inline(bytes))) };
         folder.put(learner, &bytes).map(|hash| Some(SentWeights::InFolder(hash))).map_err(Error::cluster)
     }
 
     fn blob(&self, hash: &str) -> Result<Vec<u8>, Error> {
-        self.host.block_on(self.worker.blob(hash)).map_err(|error| Error::cluster(error.into()))
+        self.host.block_on(self.worker.blob(hash)).map_err(Error::cluster)
     }
 }
 

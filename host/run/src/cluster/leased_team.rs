@@ -12,6 +12,7 @@ use pl_rollout::{Attempt, PlayEpisodes, RolloutPlan};
 use crate::error::cluster::ClusterError;
 
 use super::leased_weights::LeasedWeights;
+use super::message;
 use super::results::{self, TrainedModels};
 use super::task::{TaskToPlay, Team};
 
@@ -66,8 +67,7 @@ impl LeasedTeam {
         let models = Arc::clone(&self.models);
         let playing = async move {
             let name = task.name();
-            let body = postcard::to_allocvec(&task)
-                .map_err(|error| ClusterError::Result { task: name.clone(), reason: error.to_string() })?;
+            let body = message::encode(&format!("task {name}"), &task)?;
             let references = weights.iter().map(|weights| weights.reference.clone()).collect();
             let lease =
                 Lease { queue: LeaseQueue::Workers, task: name, step: task.step, weights: references, body };

@@ -106,13 +106,12 @@ impl LocalCluster {
 
     fn spawn(&mut self, inner: Command, name: &str) -> Result<(), ClusterError> {
         let path = self.folder.join(format!("{name}.log"));
-        let failed = |source| ClusterError::File { path: path.clone(), source };
-        let log = std::fs::File::create(&path).map_err(failed)?;
-        let output = log.try_clone().map_err(failed)?;
+        let log = std::fs::File::create(&path).map_err(ClusterError::file(&path))?;
+        let output = log.try_clone().map_err(ClusterError::file(&path))?;
         let mut command = attach(&self.commands, &inner);
         command.stdin(Stdio::null()).stdout(output).stderr(log);
-        let failed = |source| ClusterError::File { path: PathBuf::from(inner.get_program()), source };
-        self.processes.push(command.spawn().map_err(failed)?);
+        let process = command.spawn().map_err(ClusterError::file(Path::new(inner.get_program())))?;
+        self.processes.push(process);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! The manifest of a run: its workflow, the hashes of all that it uses, and the files that workers fetch.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use pl_dsl::workflow::{CorpusSource, InFlight, Tasks, Workflow};
 use pl_record::Lock;
@@ -94,10 +94,8 @@ pub(super) fn collect(
     }
     let (lock, cpu) = (lock.clone(), cpu_kind());
     let manifest = Manifest { workflow: stored, lock, cpu, weights_in_folder };
-    let bytes = serde_json::to_vec(&manifest).map_err(|error| {
-        let reason = error.to_string();
-        Error::cluster(ClusterError::Unreadable { what: "the workflow".to_owned(), reason })
-    })?;
+    let bytes = serde_json::to_vec(&manifest)
+        .map_err(|error| Error::cluster(ClusterError::unreadable("the workflow", error)))?;
     Ok(CollectedManifest { bytes, files })
 }
 
@@ -143,11 +141,8 @@ fn add_folder(files: &mut Vec<CollectedFile>, name: &str, source: &SourcePath) -
         return Ok(add(files, name, source.clone()));
     }
     for entry in WalkDir::new(folder).sort_by_file_name() {
-        let failed = |error: walkdir::Error| {
-            let source = std::io::Error::other(error);
-            Error::cluster(ClusterError::File { path: PathBuf::from(name), source })
-        };
-        let entry = entry.map_err(failed)?;
+        let failed = |error: walkdir::Error| ClusterError::file(Path::new(name))(error.into());
+        let entry = entry.map_err(failed).map_err(Error::cluster)?;
         if let (true, Ok(inner)) = (entry.file_type().is_file(), entry.path().strip_prefix(folder)) {
             let path = format!("{name}/{}", inner.display());
             files.push(CollectedFile { path, source: source.join(inner) });

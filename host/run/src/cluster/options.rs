@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::error::cluster::ClusterError;
 use crate::workflow::CheckedWorkflow;
 
+use super::join_runs::JoinOptions;
 use super::joined_run::Participant;
 use super::remote_sandbox::no_jobs;
 
@@ -20,7 +21,7 @@ pub const TOKEN_VARIABLE: &str = "PL_HOST_NATS_TOKEN";
 /// Lease of a run whose workflow has no `cluster` block: as long as that of one that has.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
-/// Other machines that play the episodes of a run.
+/// Other processes that play the episodes of a run, train its policies and run the code of its agents.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterOptions {
     pub server: ClusterServer,
@@ -183,6 +184,11 @@ impl ClusterOptions {
     }
 }
 
+/// Returns the number that messages have of a learner. [`MOST_LEARNERS`] is far below the largest.
+pub(super) fn learner_id(learner: usize) -> u32 {
+    u32::try_from(learner).unwrap_or(u32::MAX)
+}
+
 /// Commands of this program for processes of a local cluster.
 #[derive(Debug, Clone)]
 pub struct AttachedCommands {
@@ -199,11 +205,7 @@ pub struct AttachedCommands {
 /// Options of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
-    pub address: ServerAddress,
-    /// Run to take part in. `None` for the newest of the server, and after its end for the next.
-    pub run: Option<String>,
-    /// Name in messages and in the status. Unique among the workers of a run.
-    pub name: String,
+    pub join: JoinOptions,
     /// Tasks that are played at a time.
     pub slots: u32,
     pub participant: Participant,

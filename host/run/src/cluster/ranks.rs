@@ -17,7 +17,8 @@ use crate::error::cluster::ClusterError;
 use crate::host::Host;
 use crate::progress::Notice;
 
-use super::update_task::{self, History};
+use super::message;
+use super::update_task::{History, LARGEST};
 
 /// Pause before a rank looks for a new group.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -34,7 +35,7 @@ pub struct RankPlace {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum RankTask {
     /// The updates of a history that the state lacks; all of them if `anew`.
-    Reach { history: History, anew: bool },
+    CatchUp { history: History, anew: bool },
     /// To leave: the run has ended.
     Leave,
 }
@@ -65,8 +66,8 @@ impl Ranks {
         if ranks < 2 || rank >= ranks {
             return Err(Error::cluster(ClusterError::NoSuchRank { rank, ranks }));
         }
-        let failed = |error: RankError| Error::cluster(error.into());
-        let listener = (rank == 0).then(|| pl_cluster::listen(&place.leader)).transpose().map_err(failed)?;
+        let listener =
+            (rank == 0).then(|| pl_cluster::listen(&place.leader)).transpose().map_err(Error::cluster)?;
         let settings = RankSettings { ranks, name, secret: secret(address)? };
         Ok(Ranks { place: place.clone(), settings, device, listener, group: None })
     }
@@ -107,7 +108,7 @@ impl Ranks {
                     tracing::debug!(%error, "the ranks are not all there");
                     std::thread::sleep(PAUSE);
                 }
-                Err(error) => return Err(Error::cluster(error.into())),
+                Err(error) => return Err(Error::cluster(error)),
             }
         }
         Ok(None)
@@ -156,8 +157,8 @@ impl Ranks {
     /// If one is away.
     pub fn announce(&self, task: &RankTask) -> Result<(), Error> {
         let Some(group) = &self.group else { return Ok(()) };
-        let message = update_task::encode(task).map_err(Error::cluster)?;
-        group.announce(&message).map_err(|error| Error::cluster(error.into()))
+        let message = message::pack("a task of ranks", task).map_err(Error::cluster)?;
+        group.announce(&message).map_err(Error::cluster)
     }
 
     /// Waits for the next task from rank 0. Returns `None` if `is_over`.
@@ -166,14 +167,15 @@ impl Ranks {
     /// If it is away.
     pub fn next(&self, is_over: &dyn Fn() -> bool) -> Result<Option<RankTask>, Error> {
         let Some(group) = &self.group else { return Ok(None) };
-        let message = group.await_announcement(is_over).map_err(|error| Error::cluster(error.into()))?;
-        message.map(|message| update_task::decode(&message).map_err(Error::cluster)).transpose()
+        let message = group.await_announcement(is_over).map_err(Error::cluster)?;
+        let decode = |bytes: Vec<u8>| message::unpack("a task of ranks", &bytes, LARGEST);
+        message.map(decode).transpose().map_err(Error::cluster)
     }
 }
 
 /// Secret that all processes of a learner know: their credentials for the server.
 fn secret(address: &ServerAddress) -> Result<Vec<u8>, Error> {
-    let credentials = address.read_credentials().map_err(|error| Error::cluster(error.into()))?;
+    let credentials = address.read_credentials().map_err(Error::cluster)?;
     Ok(match credentials {
         Some(bytes) => bytes.trim_ascii().to_vec(),
         None => address.token.clone().unwrap_or_default().into_bytes(),

@@ -9,9 +9,11 @@ use crate::error::Error;
 use crate::error::cluster::ClusterError;
 use crate::update_source::UpdateSource;
 
+use super::message;
+use super::options::learner_id;
 use super::run::ClusterRun;
-use super::update_task::{self, History, LearnerTask, SourceRef, UpdateRef, UpdateResult, Wanted};
-use super::weights::StoredWeights;
+use super::update_task::{self, History, LearnerTask, LeaseKind, SourceRef, UpdateRef, UpdateResult};
+use super::weights::LearnerWeights;
 
 /// A learner that another process trains. This process has its state as of the last checkpoint.
 pub(crate) struct RemoteLearner {
@@ -67,16 +69,17 @@ impl RemoteLearner {
     ) -> Result<(LearnerUpdate, Option<Vec<ServedPolicy>>), Error> {
         let mut references = Vec::new();
         for UpdateSource { step, transitions, left_out } in sources {
-            let bytes = update_task::encode(transitions.as_slice()).map_err(Error::cluster)?;
+            let bytes = message::pack("transitions", transitions.as_slice()).map_err(Error::cluster)?;
             let hash = self.cluster.put(&bytes).await?;
             self.transitions.push(hash.clone());
             references.push(SourceRef { step: *step, transitions: hash, left_out: left_out.clone() });
         }
         self.history.updates.push(UpdateRef { step, sources: references, shuffle });
-        let UpdateResult { update, weights } = self.lease(step, Wanted::Update, UpdateResult::decode).await?;
+        let UpdateResult { update, weights } =
+            self.lease(step, LeaseKind::Update, UpdateResult::decode).await?;
         let Some(weights) = weights else { return Ok((update, None)) };
         let weights = self.cluster.sent_weights(self.learner, weights).await?;
-        let weights = StoredWeights::decode(&weights).map_err(Error::cluster)?;
+        let weights = LearnerWeights::decode(&weights).map_err(Error::cluster)?;
         let served = weights.serve(served, self.cluster.formats()).map_err(Error::cluster)?;
         Ok((update, Some(served)))
     }
@@ -91,7 +94,7 @@ impl RemoteLearner {
             return Ok(Vec::new());
         }
         let bytes = |bytes: &[u8]| Ok::<_, ClusterError>(bytes.to_vec());
-        let state: Vec<u8> = self.lease(step, Wanted::State, bytes).await?;
+        let state: Vec<u8> = self.lease(step, LeaseKind::State, bytes).await?;
         update_task::restore(trainer, self.learner, &state).map_err(Error::cluster)?;
         let saved = self.cluster.put(&state).await?;
         let history = History { saved: Some(saved.clone()), updates: Vec::new() };
@@ -103,20 +106,20 @@ impl RemoteLearner {
     async fn lease<T>(
         &self,
         step: u64,
-        wanted: Wanted,
+        kind: LeaseKind,
         check: impl Fn(&[u8]) -> Result<T, ClusterError>,
     ) -> Result<T, Error> {
-        let what = match wanted {
-            Wanted::Update => "update",
-            Wanted::State => "state",
+        let what = match kind {
+            LeaseKind::Update => "update",
+            LeaseKind::State => "state",
         };
-        let task = LearnerTask { history: self.history.clone(), wanted };
+        let task = LearnerTask { history: self.history.clone(), kind };
         let lease = Lease {
-            queue: LeaseQueue::Learner(u32::try_from(self.learner).unwrap_or(u32::MAX)),
+            queue: LeaseQueue::Learner(learner_id(self.learner)),
             task: format!("{what} {step} of {}", self.policies),
             step,
             weights: Vec::new(),
-            body: update_task::encode(&task).map_err(Error::cluster)?,
+            body: message::pack("an update", &task).map_err(Error::cluster)?,
         };
         self.cluster.lease(lease, check).await
     }

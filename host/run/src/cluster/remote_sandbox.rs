@@ -32,7 +32,7 @@ impl RemoteSandbox {
         let lost = |reason: &dyn std::fmt::Display| {
             Verdict::from_sandbox(Ending::LostWorker, format!("sandbox: {reason}\n"), false)
         };
-        let encoded = match postcard::to_allocvec(job) {
+        let encoded = match message::encode("a job", job) {
             Ok(encoded) => encoded,
             Err(error) => return lost(&error),
         };
@@ -60,8 +60,8 @@ pub(super) fn no_jobs() -> Arc<dyn Sandbox> {
 
 /// Returns the verdict of a machine on a job with this number of cases, whose output is not longer than the sandbox would keep.
 fn check(bytes: &[u8], cases: usize, longest: u64) -> Result<Verdict, ClusterError> {
-    let refuse = |reason: String| ClusterError::Unreadable { what: "a verdict".to_owned(), reason };
-    let verdict: Verdict = message::decode(bytes).map_err(|error| refuse(error.to_string()))?;
+    let refuse = |reason: String| ClusterError::unreadable("a verdict", reason);
+    let verdict: Verdict = message::decode("a verdict", bytes)?;
     if verdict.cases.len() > cases {
         return Err(refuse(format!("it has {} cases, the job has {cases}", verdict.cases.len())));
     }

@@ -12,11 +12,8 @@ use crate::error::cluster::ClusterError;
 use super::message;
 use super::task::TaskToPlay;
 
-/// Level of zstd: the fastest, since most of a result is random numbers.
-const LEVEL: i32 = 1;
-
-/// Largest result in bytes, unpacked. A longer one would be a broken worker's.
-const LARGEST_RESULT: usize = 1 << 30;
+/// Largest result in bytes, unpacked.
+const LARGEST_RESULT: u64 = 1 << 30;
 
 /// Largest absolute value of the team's part of a completion's reward: that of its step, and that of the episode's end.
 const LARGEST_TEAM_REWARD: f64 = 2.0 * LARGEST_REWARD;
@@ -84,23 +81,22 @@ pub(super) fn encode(task: &str, attempts: Vec<Attempt>) -> Result<Vec<u8>, Clus
         Ok(StoredAttempt { transitions, summary, failures, failure, trace })
     };
     let stored = attempts.into_iter().map(store).collect::<Result<Vec<_>, ClusterError>>()?;
-    let bytes = postcard::to_allocvec(&stored).map_err(|error| failed(error.to_string()))?;
-    zstd::bulk::compress(&bytes, LEVEL).map_err(|error| failed(error.to_string()))
+    message::pack(&format!("the result of task {task}"), &stored)
 }
 
 /// Decodes the attempts at all episodes of a task, and checks that they are such and that an update can train on them: a
 /// result that is taken is in the log for good, so that an error of the update would end every resume too.
 ///
 /// # Errors
-/// [`ClusterError::Result`].
+/// [`ClusterError::Unreadable`] or [`ClusterError::Result`].
 pub(super) fn decode(
     task: &TaskToPlay,
     models: &TrainedModels,
     bytes: &[u8],
 ) -> Result<Vec<Attempt>, ClusterError> {
     let failed = |reason: String| ClusterError::Result { task: task.name(), reason };
-    let bytes = zstd::bulk::decompress(bytes, LARGEST_RESULT).map_err(|error| failed(error.to_string()))?;
-    let stored: Vec<StoredAttempt> = message::decode(&bytes).map_err(|error| failed(error.to_string()))?;
+    let what = format!("the result of task {}", task.name());
+    let stored: Vec<StoredAttempt> = message::unpack(&what, bytes, LARGEST_RESULT)?;
     let restore = |stored: StoredAttempt| {
         let StoredAttempt { transitions, summary, failures, failure, trace } = stored;
         let trace: Trace = serde_json::from_str(&trace).map_err(|error| failed(error.to_string()))?;

@@ -26,7 +26,7 @@ use super::leased_weights::{LeasedWeights, WeightsPlace};
 use super::local::LocalCluster;
 use super::manifest;
 use super::missing_processes::MissingProcesses;
-use super::options::{ClusterOptions, RunServer};
+use super::options::{ClusterOptions, RunServer, learner_id};
 use super::results::TrainedModels;
 use super::task::Team;
 use super::update_task::SentWeights;
@@ -101,8 +101,7 @@ impl ClusterRun {
             let coordinator = Coordinator::start(&connection, &settings).await?;
             let mut files = Vec::new();
             for file in manifest.files {
-                let failed = |source| ClusterError::File { path: file.source.path().to_owned(), source };
-                let bytes = file.source.read().map_err(failed)?;
+                let bytes = file.source.read().map_err(ClusterError::file(file.source.path()))?;
                 files.push(pl_cluster::SharedFile {
                     path: file.path,
                     hash: coordinator.put_blob(&bytes).await?,
@@ -145,7 +144,7 @@ impl ClusterRun {
         update: u64,
         versions: &PolicyVersions,
     ) -> Result<Arc<LeasedWeights>, Error> {
-        let learner = u32::try_from(learner).unwrap_or(u32::MAX);
+        let learner = learner_id(learner);
         let bytes = weights::encode(learner, update, versions, &self.formats).map_err(Error::cluster)?;
         let storing = async {
             let hash = match self.weights_folder.clone() {
@@ -169,7 +168,7 @@ impl ClusterRun {
     /// # Errors
     /// If they are not in the folder of the weights.
     pub(super) async fn sent_weights(&self, learner: usize, sent: SentWeights) -> Result<Vec<u8>, Error> {
-        let learner = u32::try_from(learner).unwrap_or(u32::MAX);
+        let learner = learner_id(learner);
         match (sent, self.weights_folder.clone()) {
             (SentWeights::Inline(bytes), _) => Ok(bytes),
             (SentWeights::InFolder(hash), Some(folder)) => {
@@ -196,7 +195,7 @@ impl ClusterRun {
     /// # Errors
     /// If the server fails.
     pub(super) async fn put(&self, bytes: &[u8]) -> Result<String, Error> {
-        self.coordinator.put_blob(bytes).await.map_err(|error| Error::cluster(error.into()))
+        self.coordinator.put_blob(bytes).await.map_err(Error::cluster)
     }
 
     /// Removes bytes that no lease names any more.
@@ -213,7 +212,7 @@ impl ClusterRun {
         lease: Lease,
         check: impl Fn(&[u8]) -> Result<T, ClusterError>,
     ) -> Result<T, Error> {
-        self.coordinator.play(lease, check).await.map_err(|error| Error::cluster(error.into()))
+        self.coordinator.play(lease, check).await.map_err(Error::cluster)
     }
 
     /// Returns a player whose episodes workers play with these weights.

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
 use futures::future::join_all;
-use pl_cluster::{Connection, JobRunner, NextJob, Role, RunEntry, SandboxStatus, ServerAddress, TakenJob};
+use pl_cluster::{JobRunner, NextJob, Role, RunEntry, SandboxStatus, TakenJob};
 use pl_dsl::workflow::Sandbox as SandboxBlock;
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
 
@@ -17,22 +16,13 @@ use crate::progress::Notice;
 use crate::sandbox::LazyWorkers;
 use crate::stop_request::StopRequest;
 
+use super::join_runs::{GIVE_BACK, JoinOptions, join_runs};
 use super::message;
-
-/// Pause before a server is asked again for runs.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// Pause before a job that was lost here is delivered again.
-const GIVE_BACK: Duration = Duration::from_secs(1);
 
 /// Options of a sandbox machine.
 #[derive(Debug, Clone)]
 pub struct SandboxMachineOptions {
-    pub address: ServerAddress,
-    /// Run to take part in. `None` for the newest of the server that has jobs, and after its end for the next.
-    pub run: Option<String>,
-    /// Name in messages and in the status. Unique among the sandbox machines of a run.
-    pub name: String,
+    pub join: JoinOptions,
     /// Jobs that are run at a time.
     pub slots: u32,
     /// Docker engines for runs with the `docker` backend, in place of those of the run. Empty for that of this machine.
@@ -46,32 +36,10 @@ pub struct SandboxMachineOptions {
 /// # Errors
 /// If the server is away, or the sandbox of the run can't be started here.
 pub fn run_jobs(host: &Host, options: &SandboxMachineOptions, stop: &StopRequest) -> Result<(), Error> {
-    let name = format!("pl-host sandbox {}", options.name);
-    let failed = |error: pl_cluster::Error| Error::cluster(error.into());
-    let connection =
-        host.block_on(Connection::open(&options.address, &name, Role::Sandbox)).map_err(failed)?;
-    while !stop.is_requested() {
-        let is_wanted = |entry: &RunEntry| match &options.run {
-            Some(run) => *run == entry.run,
-            None => entry.jobs.is_some(),
-        };
-        let runs = host.block_on(pl_cluster::runs(&connection)).map_err(failed)?;
-        let Some(entry) = runs.into_iter().find(is_wanted) else {
-            std::thread::sleep(PAUSE);
-            continue;
-        };
-        let runner = match host.block_on(JobRunner::join(&connection, &entry.run, &options.name)) {
-            Ok(runner) => runner,
-            // It has ended since it was listed.
-            Err(pl_cluster::Error::NoRun { .. }) if options.run.is_none() => continue,
-            Err(error) => return Err(failed(error)),
-        };
-        take_part(host, &runner, options, stop)?;
-        if options.run.is_some() {
-            return Ok(());
-        }
-    }
-    Ok(())
+    join_runs(host, &options.join, Role::Sandbox, stop, &|connection, entry| {
+        let joining = JobRunner::join(connection, &entry.run, &options.join.name);
+        take_part(host, &host.block_on(joining).map_err(Error::cluster)?, options, stop)
+    })
 }
 
 /// Runs jobs of a run until it has ended, or a stop is requested.
@@ -104,8 +72,7 @@ fn take_part(
         answering.abort();
         ended
     });
-    let played = machine.done.load(Ordering::Relaxed);
-    host.notify(Notice::LeftRun { run, played });
+    host.notify(Notice::LeftRun { run, done: machine.done.load(Ordering::Relaxed) });
     ended
 }
 
@@ -113,8 +80,7 @@ fn take_part(
 fn settings(entry: &RunEntry, options: &SandboxMachineOptions) -> Result<SandboxBlock, Error> {
     let jobs = entry.jobs.clone().unwrap_or_default();
     let mut block: SandboxBlock = serde_json::from_value(jobs).map_err(|error| {
-        let (what, reason) = (format!("the sandbox of run {}", entry.run), error.to_string());
-        Error::cluster(ClusterError::Unreadable { what, reason })
+        Error::cluster(ClusterError::unreadable(format!("the sandbox of run {}", entry.run), error))
     })?;
     block.workers = options.slots;
     if let Some(docker) = &mut block.docker {
@@ -136,7 +102,7 @@ struct Machine {
 impl Machine {
     fn status(&self) -> SandboxStatus {
         SandboxStatus {
-            sandbox: self.options.name.clone(),
+            sandbox: self.options.join.name.clone(),
             program: env!("CARGO_PKG_VERSION").to_owned(),
             slots: self.options.slots,
             running: self.running.load(Ordering::Relaxed),
@@ -151,7 +117,7 @@ impl Machine {
                 next = runner.next() => next,
                 () = stop.requested() => return Ok(()),
             };
-            match next.map_err(|error| Error::cluster(error.into()))? {
+            match next.map_err(Error::cluster)? {
                 NextJob::Run(task) => {
                     self.running.fetch_add(1, Ordering::Relaxed);
                     self.run(*task).await;
@@ -164,7 +130,7 @@ impl Machine {
     }
 
     async fn run(&self, task: TakenJob) {
-        let verdict = match message::decode::<Job>(&task.job) {
+        let verdict = match message::decode::<Job>("a job", &task.job) {
             Ok(job) => self.sandbox.execute(vec![job]).await.pop(),
             Err(error) => Some(Verdict::from_sandbox(Ending::Error, format!("sandbox: {error}\n"), true)),
         };
@@ -174,12 +140,9 @@ impl Machine {
             tracing::warn!("a job was lost here, and is given back");
             return task.give_back(GIVE_BACK).await;
         };
-        let sent = match postcard::to_allocvec(&verdict) {
+        let sent = match message::encode("a verdict", &verdict) {
             Ok(encoded) => task.finish(&encoded).await.map_err(ClusterError::from),
-            Err(error) => {
-                let (what, reason) = ("a verdict".to_owned(), error.to_string());
-                Err(ClusterError::Unreadable { what, reason })
-            }
+            Err(error) => Err(error),
         };
         match sent {
             Ok(()) => {

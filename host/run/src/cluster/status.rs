@@ -49,5 +49,5 @@ pub fn cluster_status(host: &Host, address: &ServerAddress) -> Result<Vec<Cluste
         }
         Ok::<_, pl_cluster::Error>(all)
     };
-    host.block_on(asking).map_err(|error| Error::cluster(error.into()))
+    host.block_on(asking).map_err(Error::cluster)
 }

@@ -1,7 +1,7 @@
 //! Files of a folder as bytes of a message.
 
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -25,13 +25,13 @@ pub(super) fn files_of<E: std::error::Error>(
     save: impl FnOnce(&Path) -> Result<(), E>,
 ) -> Result<Vec<StoredFile>, ClusterError> {
     let folder = temporary()?;
-    save(folder.path()).map_err(|error| unreadable(error.to_string()))?;
+    save(folder.path()).map_err(|error| ClusterError::unreadable("the weights", error))?;
     let mut files = Vec::new();
     for entry in WalkDir::new(folder.path()).sort_by_file_name() {
-        let entry = entry.map_err(|error| failed(folder.path())(error.into()))?;
+        let entry = entry.map_err(|error| ClusterError::file(folder.path())(error.into()))?;
         let Ok(inner) = entry.path().strip_prefix(folder.path()) else { continue };
         if entry.file_type().is_file() {
-            let bytes = fs::read(entry.path()).map_err(failed(entry.path()))?;
+            let bytes = fs::read(entry.path()).map_err(ClusterError::file(entry.path()))?;
             let parts = inner.components().map(|part| part.as_os_str().to_string_lossy());
             files.push(StoredFile { path: parts.collect::<Vec<_>>().join("/"), bytes });
         }
@@ -51,27 +51,19 @@ pub(super) fn load_files<T, E: std::error::Error>(
     for StoredFile { path, bytes } in files {
         let inner = Path::new(&path);
         if !inner.components().all(|part| matches!(part, Component::Normal(_))) {
-            return Err(unreadable(format!("the path {path} leads out of its folder")));
+            let reason = format!("the path {path} leads out of its folder");
+            return Err(ClusterError::unreadable("the weights", reason));
         }
         let path = folder.path().join(inner);
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(failed(parent))?;
+            fs::create_dir_all(parent).map_err(ClusterError::file(parent))?;
         }
-        fs::write(&path, bytes).map_err(failed(&path))?;
+        fs::write(&path, bytes).map_err(ClusterError::file(&path))?;
     }
-    load(folder.path()).map_err(|error| unreadable(error.to_string()))
+    load(folder.path()).map_err(|error| ClusterError::unreadable("the weights", error))
 }
 
 fn temporary() -> Result<TempDir, ClusterError> {
     let folder = tempfile::Builder::new().prefix("pl-host-weights-").tempdir();
-    folder.map_err(failed(&std::env::temp_dir()))
-}
-
-fn failed(path: &Path) -> impl Fn(std::io::Error) -> ClusterError + use<> {
-    let path: PathBuf = path.to_path_buf();
-    move |source| ClusterError::File { path: path.clone(), source }
-}
-
-fn unreadable(reason: String) -> ClusterError {
-    ClusterError::Unreadable { what: "the weights".to_owned(), reason }
+    folder.map_err(ClusterError::file(&std::env::temp_dir()))
 }

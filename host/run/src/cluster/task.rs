@@ -60,10 +60,7 @@ impl TaskToPlay {
     /// # Errors
     /// [`ClusterError::Unreadable`] if it is not one.
     pub fn decode(task: &str, body: &[u8]) -> Result<TaskToPlay, ClusterError> {
-        message::decode(body).map_err(|error| ClusterError::Unreadable {
-            what: format!("task {task}"),
-            reason: error.to_string(),
-        })
+        message::decode(&format!("task {task}"), body)
     }
 
     /// Name in messages: `train 3.1`, `test 10.4`.

@@ -7,7 +7,6 @@
 use std::ops::Range;
 
 use pl_trainer::{LearnerUpdate, Trainer};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::cluster::ClusterError;
@@ -15,11 +14,14 @@ use crate::error::cluster::ClusterError;
 use super::message;
 use super::stored_files::{StoredFile, files_of, load_files};
 
-/// Level of zstd: the fastest, since most of the content is random numbers.
-const LEVEL: i32 = 1;
+/// Largest message in bytes, unpacked.
+pub(super) const LARGEST: u64 = 4 << 30;
 
-/// Largest message in bytes, unpacked. A longer one would be a broken process's.
-const LARGEST: u64 = 4 << 30;
+/// Name of a result in errors.
+const RESULT: &str = "the result of an update";
+
+/// Name of a learner's state in errors.
+const STATE: &str = "the state of a learner";
 
 /// Updates of a learner since a saved state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,12 +55,12 @@ pub(super) struct SourceRef {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LearnerTask {
     pub history: History,
-    pub wanted: Wanted,
+    pub kind: LeaseKind,
 }
 
 /// Result that a learner's lease is to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Wanted {
+pub(super) enum LeaseKind {
     /// [`UpdateResult`] of the last update.
     Update,
     /// Files of the learner's state ([`Trainer::save_learner`]).
@@ -81,7 +83,7 @@ pub(super) enum SentWeights {
 }
 
 #[derive(Serialize, Deserialize)]
-struct StoredUpdate {
+struct EncodedResult {
     /// CBOR: metrics may lack some of their fields, and have numbers that are not finite.
     update: Vec<u8>,
     weights: Option<SentWeights>,
@@ -94,8 +96,9 @@ impl UpdateResult {
     /// If it has no such form.
     pub fn encode(self) -> Result<Vec<u8>, ClusterError> {
         let mut update = Vec::new();
-        ciborium::into_writer(&self.update, &mut update).map_err(|error| unreadable(error.to_string()))?;
-        encode(&StoredUpdate { update, weights: self.weights })
+        ciborium::into_writer(&self.update, &mut update)
+            .map_err(|error| ClusterError::unreadable(RESULT, error))?;
+        message::pack(RESULT, &EncodedResult { update, weights: self.weights })
     }
 
     /// Decodes a result.
@@ -103,32 +106,11 @@ impl UpdateResult {
     /// # Errors
     /// If it is not one.
     pub fn decode(bytes: &[u8]) -> Result<UpdateResult, ClusterError> {
-        let StoredUpdate { update, weights } = decode(bytes)?;
-        let update =
-            ciborium::from_reader(update.as_slice()).map_err(|error| unreadable(error.to_string()))?;
+        let EncodedResult { update, weights } = message::unpack(RESULT, bytes, LARGEST)?;
+        let update = ciborium::from_reader(update.as_slice())
+            .map_err(|error| ClusterError::unreadable(RESULT, error))?;
         Ok(UpdateResult { update, weights })
     }
-}
-
-/// Encodes a message.
-///
-/// # Errors
-/// If it has no such form.
-pub(super) fn encode<T: Serialize + ?Sized>(message: &T) -> Result<Vec<u8>, ClusterError> {
-    let bytes = postcard::to_allocvec(message).map_err(|error| unreadable(error.to_string()))?;
-    zstd::bulk::compress(&bytes, LEVEL).map_err(|error| unreadable(error.to_string()))
-}
-
-/// Decodes a message.
-///
-/// # Errors
-/// If it is not one.
-pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ClusterError> {
-    let mut unpacked = Vec::new();
-    let reader = zstd::stream::Decoder::new(bytes).map_err(|error| unreadable(error.to_string()))?;
-    let read = std::io::Read::read_to_end(&mut std::io::Read::take(reader, LARGEST), &mut unpacked);
-    read.map_err(|error| unreadable(error.to_string()))?;
-    message::decode(&unpacked).map_err(|error| unreadable(error.to_string()))
 }
 
 /// Returns the state of a learner as bytes.
@@ -137,7 +119,7 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ClusterErro
 /// If a file can't be written.
 pub(super) fn state_of(trainer: &Trainer, learner: usize, step: u64) -> Result<Vec<u8>, ClusterError> {
     let files = files_of(|folder| trainer.save_learner(&folder.join("state"), learner, step))?;
-    encode(&files)
+    message::pack(STATE, &files)
 }
 
 /// Gives a learner the state that bytes have.
@@ -145,10 +127,6 @@ pub(super) fn state_of(trainer: &Trainer, learner: usize, step: u64) -> Result<V
 /// # Errors
 /// If they are not of such a learner.
 pub(super) fn restore(trainer: &mut Trainer, learner: usize, bytes: &[u8]) -> Result<(), ClusterError> {
-    let files: Vec<StoredFile> = decode(bytes)?;
+    let files: Vec<StoredFile> = message::unpack(STATE, bytes, LARGEST)?;
     load_files(files, |folder| trainer.load_learner(&folder.join("state"), learner)).map(drop)
-}
-
-fn unreadable(reason: String) -> ClusterError {
-    ClusterError::Unreadable { what: "a message between learner and coordinator".to_owned(), reason }
 }

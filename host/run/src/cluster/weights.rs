@@ -18,7 +18,7 @@ use super::stored_files::{StoredFile, files_of, load_files};
 
 /// Weights of a learner's policies after an update.
 #[derive(Serialize, Deserialize)]
-pub(super) struct StoredWeights {
+pub(super) struct LearnerWeights {
     pub learner: u32,
     pub update: u64,
     pub policies: Vec<StoredPolicy>,
@@ -30,11 +30,11 @@ pub(super) struct StoredPolicy {
     /// Index in the workflow.
     policy: u32,
     version: u64,
-    update: StoredUpdate,
+    update: PolicyFiles,
 }
 
 #[derive(Serialize, Deserialize)]
-enum StoredUpdate {
+enum PolicyFiles {
     /// Files of a PEFT folder.
     Adapter(Vec<StoredFile>),
     /// Files of a model folder.
@@ -58,7 +58,7 @@ pub(super) fn encode(
     let mut policies = Vec::new();
     for (policy, weights, version) in versions.all_updates() {
         let update = match weights {
-            WeightUpdate::Adapter(adapter) => StoredUpdate::Adapter(files_of(|folder| adapter.save(folder))?),
+            WeightUpdate::Adapter(adapter) => PolicyFiles::Adapter(files_of(|folder| adapter.save(folder))?),
             WeightUpdate::Weights(weights) => {
                 let Some(format) = formats.0.get(*policy) else { continue };
                 let save = |folder: &Path| {
@@ -70,17 +70,17 @@ pub(super) fn encode(
                         Dtype::F32,
                     )
                 };
-                StoredUpdate::Model(files_of(save)?)
+                PolicyFiles::Model(files_of(save)?)
             }
             WeightUpdate::ValueHead(head) => {
-                StoredUpdate::ValueHead { weight: head.weight.clone(), bias: head.bias }
+                PolicyFiles::ValueHead { weight: head.weight.clone(), bias: head.bias }
             }
             WeightUpdate::Version => continue,
         };
         policies.push(StoredPolicy { policy: *policy as u32, version: *version, update });
     }
-    let stored = StoredWeights { learner, update, policies };
-    postcard::to_allocvec(&stored).map_err(|error| unreadable(error.to_string()))
+    let stored = LearnerWeights { learner, update, policies };
+    message::encode("the weights", &stored)
 }
 
 /// Dimensions, tokenizer and template of each policy's model.
@@ -111,13 +111,13 @@ impl ModelFormats {
     }
 }
 
-impl StoredWeights {
+impl LearnerWeights {
     /// Decodes weights.
     ///
     /// # Errors
     /// If they are not such.
-    pub fn decode(bytes: &[u8]) -> Result<StoredWeights, ClusterError> {
-        message::decode(bytes).map_err(|error| unreadable(error.to_string()))
+    pub fn decode(bytes: &[u8]) -> Result<LearnerWeights, ClusterError> {
+        message::decode("the weights", bytes)
     }
 
     /// Returns policies with these weights in place of their own.
@@ -131,7 +131,9 @@ impl StoredWeights {
     ) -> Result<Vec<ServedPolicy>, ClusterError> {
         for (policy, update, version) in self.updates(formats)? {
             let own = served.iter_mut().find(|own| own.policy == policy);
-            let own = own.ok_or_else(|| unreadable(format!("policy {policy} is not of this learner")))?;
+            let own = own.ok_or_else(|| {
+                ClusterError::unreadable("the weights", format!("policy {policy} is not of this learner"))
+            })?;
             own.version = version;
             match update {
                 WeightUpdate::Adapter(adapter) => own.adapter = Some(adapter),
@@ -145,12 +147,12 @@ impl StoredWeights {
 
     /// Returns true if policies without an adapter are among them, whose weights replace earlier ones.
     pub fn has_models(&self) -> bool {
-        self.policies.iter().any(|policy| matches!(policy.update, StoredUpdate::Model(_)))
+        self.policies.iter().any(|policy| matches!(policy.update, PolicyFiles::Model(_)))
     }
 
     /// Returns true if adapters are among them, which are used side by side with other versions.
     pub fn has_adapters(&self) -> bool {
-        self.policies.iter().any(|policy| matches!(policy.update, StoredUpdate::Adapter(_)))
+        self.policies.iter().any(|policy| matches!(policy.update, PolicyFiles::Adapter(_)))
     }
 
     /// Reads the weights for the engine.
@@ -162,16 +164,18 @@ impl StoredWeights {
         for StoredPolicy { policy, version, update } in self.policies {
             let policy = policy as usize;
             let format = formats.0.get(policy);
-            let format = format.ok_or_else(|| unreadable(format!("there is no policy {policy}")))?;
+            let format = format.ok_or_else(|| {
+                ClusterError::unreadable("the weights", format!("there is no policy {policy}"))
+            })?;
             let update = match update {
-                StoredUpdate::Adapter(files) => {
+                PolicyFiles::Adapter(files) => {
                     WeightUpdate::Adapter(load_files(files, |folder| Adapter::load(folder, &format.config))?)
                 }
-                StoredUpdate::Model(files) => {
+                PolicyFiles::Model(files) => {
                     let load = |folder: &Path| Model::load(folder, format.device, format.dtype);
                     WeightUpdate::Weights(load_files(files, load)?.weights)
                 }
-                StoredUpdate::ValueHead { weight, bias } => {
+                PolicyFiles::ValueHead { weight, bias } => {
                     WeightUpdate::ValueHead(ValueHeadWeights { weight, bias })
                 }
             };
@@ -179,8 +183,4 @@ impl StoredWeights {
         }
         Ok(updates)
     }
-}
-
-fn unreadable(reason: String) -> ClusterError {
-    ClusterError::Unreadable { what: "the weights".to_owned(), reason }
 }

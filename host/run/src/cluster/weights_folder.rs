@@ -62,7 +62,7 @@ impl WeightsFolder {
     pub fn put(&self, learner: u32, bytes: &[u8]) -> Result<String, ClusterError> {
         let hash = blake3::hash(bytes).to_hex().to_string();
         let folder = self.of(learner);
-        fs::create_dir_all(&folder).map_err(failed(&folder))?;
+        fs::create_dir_all(&folder).map_err(ClusterError::file(&folder))?;
         if find(&folder, &hash)?.is_some() {
             return Ok(hash);
         }
@@ -96,22 +96,22 @@ impl WeightsFolder {
             }
         };
         let bytes = match stored {
-            Stored::Full(path) => fs::read(&path).map_err(failed(&path))?,
+            Stored::Full(path) => fs::read(&path).map_err(ClusterError::file(&path))?,
             Stored::Delta { path, base } => {
                 let base = folder.join(full(&base));
-                let mut bytes = fs::read(&base).map_err(failed(&base))?;
-                let delta = fs::read(&path).map_err(failed(&path))?;
-                let delta = zstd::bulk::decompress(&delta, bytes.len()).map_err(failed(&path))?;
+                let mut bytes = fs::read(&base).map_err(ClusterError::file(&base))?;
+                let delta = fs::read(&path).map_err(ClusterError::file(&path))?;
+                let delta = zstd::bulk::decompress(&delta, bytes.len()).map_err(ClusterError::file(&path))?;
                 xor(&mut bytes, &delta);
                 bytes
             }
         };
         match blake3::hash(&bytes).to_hex().as_str() == hash {
             true => Ok(bytes),
-            false => Err(ClusterError::Unreadable {
-                what: format!("the weights {hash} in {}", folder.display()),
-                reason: "they differ from their hash".to_owned(),
-            }),
+            false => {
+                let what = format!("the weights {hash} in {}", folder.display());
+                Err(ClusterError::unreadable(what, "they differ from their hash"))
+            }
         }
     }
 
@@ -176,7 +176,7 @@ fn parts(name: &str) -> Option<(&str, Option<&str>)> {
 }
 
 fn names(folder: &Path) -> Result<Vec<String>, ClusterError> {
-    let entries = fs::read_dir(folder).map_err(failed(folder))?;
+    let entries = fs::read_dir(folder).map_err(ClusterError::file(folder))?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     Ok(names.collect())
 }
@@ -209,20 +209,15 @@ fn delta(base: &Path, bytes: &[u8]) -> Result<Option<Vec<u8>>, ClusterError> {
         Ok(base) if base.len() == bytes.len() => base,
         Ok(_) => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(base)(error)),
+        Err(error) => return Err(ClusterError::file(base)(error)),
     };
     xor(&mut difference, bytes);
-    let delta = zstd::bulk::compress(&difference, LEVEL).map_err(failed(base))?;
+    let delta = zstd::bulk::compress(&difference, LEVEL).map_err(ClusterError::file(base))?;
     Ok(Some(delta).filter(|delta| (delta.len() as f64) < LARGEST_DELTA * bytes.len() as f64))
 }
 
 fn xor(bytes: &mut [u8], other: &[u8]) {
     bytes.iter_mut().zip(other).for_each(|(byte, other)| *byte ^= other);
-}
-
-fn failed(path: &Path) -> impl FnOnce(io::Error) -> ClusterError {
-    let path = path.to_owned();
-    move |source| ClusterError::File { path, source }
 }
 
 #[cfg(test)]

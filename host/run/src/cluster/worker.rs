@@ -1,11 +1,9 @@
 //! A worker: plays the tasks of runs that other processes coordinate.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures::future::join_all;
-use pl_cluster::{Connection, LeaseQueue, LeasedTask, Next, Role, Worker, WorkerStatus};
+use pl_cluster::{LeaseQueue, LeasedTask, Next, Role, Worker};
 use pl_dsl::workflow::Evaluation;
 use pl_rollout::{Attempt, EpisodeSetup, PlayEpisodes};
 use tokio::sync::Semaphore;
@@ -18,8 +16,9 @@ use crate::host::Host;
 use crate::progress::Notice;
 use crate::stop_request::StopRequest;
 
-use super::cpu::cpu_kind;
-use super::joined_run::{JoinedRun, Part};
+use super::counters::Counters;
+use super::join_runs::{GIVE_BACK, join_runs};
+use super::joined_run::{JoinedAs, JoinedRun};
 use super::options::WorkerOptions;
 use super::results;
 use super::task::{TaskToPlay, Team};
@@ -27,54 +26,25 @@ use super::weights::ModelFormats;
 use super::weights_folder::WeightsFolder;
 use super::worker_weights::WorkerWeights;
 
-/// Pause before a server is asked again for runs.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// Pause before a task that could not be played here is delivered again.
-const GIVE_BACK: Duration = Duration::from_secs(1);
-
 /// Takes part in runs until a stop is requested, or the one that was asked for has ended.
 ///
 /// # Errors
 /// If the server is away, this machine differs from the coordinator's, or the workflow needs more than is allowed here.
 pub fn work(host: &Host, options: &WorkerOptions, stop: &StopRequest) -> Result<(), Error> {
-    let name = format!("pl-host worker {}", options.name);
-    let connected = host.block_on(Connection::open(&options.address, &name, Role::Worker));
-    let connection = connected.map_err(|error| Error::cluster(error.into()))?;
-    while !stop.is_requested() {
-        let Some(run) = host.block_on(find(&connection, options))? else {
-            std::thread::sleep(PAUSE);
-            continue;
-        };
-        let joined = host.block_on(Worker::join(&connection, &run, LeaseQueue::Workers, &options.name));
-        let worker = match joined {
-            Ok(worker) => worker,
-            // It has ended since it was listed.
-            Err(pl_cluster::Error::NoRun { .. }) if options.run.is_none() => continue,
-            Err(error) => return Err(Error::cluster(error.into())),
-        };
-        take_part(host, &worker, options, stop)?;
-        if options.run.is_some() {
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-/// Returns the run to take part in.
-async fn find(connection: &Connection, options: &WorkerOptions) -> Result<Option<String>, Error> {
-    if options.run.is_some() {
-        return Ok(options.run.clone());
-    }
-    let runs = pl_cluster::runs(connection).await.map_err(|error| Error::cluster(error.into()))?;
-    Ok(runs.into_iter().next().map(|entry| entry.run))
+    join_runs(host, &options.join, Role::Worker, stop, &|connection, entry| {
+        let joining = Worker::join(connection, &entry.run, LeaseQueue::Workers, &options.join.name);
+        let worker = host.block_on(joining).map_err(Error::cluster)?;
+        take_part(host, &worker, options, stop)
+    })
 }
 
 /// Plays tasks of a run until it has ended, or a stop is requested.
 fn take_part(host: &Host, worker: &Worker, options: &WorkerOptions, stop: &StopRequest) -> Result<(), Error> {
     let run = &worker.entry().run;
-    let JoinedRun { checked, session } = JoinedRun::open(host, worker, &options.participant, Part::Plays)?;
+    let JoinedRun { checked, session } =
+        JoinedRun::open(host, worker, &options.participant, JoinedAs::Worker)?;
     host.notify(Notice::JoinedRun { run: run.clone() });
+    let counters = Arc::new(Counters::default());
     let player = Arc::new(TaskPlayer {
         weights: WorkerWeights::new(
             worker.clone(),
@@ -84,12 +54,13 @@ fn take_part(host: &Host, worker: &Worker, options: &WorkerOptions, stop: &StopR
         ),
         setups: session.scenarios.iter().map(|scenario| Arc::clone(&scenario.setup)).collect(),
         evaluations: checked.workflow.evaluations.clone(),
-        playing: AtomicU32::new(0),
-        played: AtomicU64::new(0),
+        counters: Arc::clone(&counters),
         unreadable: Mutex::default(),
     });
-    let ended = host.block_on(Arc::clone(&player).play_all(worker, options, stop));
-    host.notify(Notice::LeftRun { run: run.clone(), played: player.played.load(Ordering::Relaxed) });
+    let answering = counters.answer_status(host, worker, &options.join.name, &[], options.slots);
+    let ended = host.block_on(player.play_all(worker, options.slots, stop));
+    answering.abort();
+    host.notify(Notice::LeftRun { run: run.clone(), done: counters.done() });
     ended
 }
 
@@ -99,36 +70,14 @@ struct TaskPlayer {
     /// In the order of the workflow's scenarios.
     setups: Vec<Arc<EpisodeSetup>>,
     evaluations: Vec<Evaluation>,
-    playing: AtomicU32,
-    played: AtomicU64,
+    counters: Arc<Counters>,
     /// Error of a task that can't be read here, after which this worker leaves the run to others.
     unreadable: Mutex<Option<Error>>,
 }
 
 impl TaskPlayer {
-    async fn play_all(
-        self: Arc<Self>,
-        worker: &Worker,
-        options: &WorkerOptions,
-        stop: &StopRequest,
-    ) -> Result<(), Error> {
-        let status = {
-            let (player, options) = (Arc::clone(&self), options.clone());
-            move || WorkerStatus {
-                worker: options.name.clone(),
-                program: env!("CARGO_PKG_VERSION").to_owned(),
-                cpu: cpu_kind(),
-                policies: Vec::new(),
-                slots: options.slots,
-                playing: player.playing.load(Ordering::Relaxed),
-                played: player.played.load(Ordering::Relaxed),
-            }
-        };
-        let answering = {
-            let worker = worker.clone();
-            tokio::spawn(async move { worker.answer_status(status).await })
-        };
-        let slots = Arc::new(Semaphore::new(options.slots.max(1) as usize));
+    async fn play_all(self: Arc<Self>, worker: &Worker, slots: u32, stop: &StopRequest) -> Result<(), Error> {
+        let slots = Arc::new(Semaphore::new(slots.max(1) as usize));
         let mut running = JoinSet::new();
         let ended = loop {
             if stop.is_requested() {
@@ -148,13 +97,12 @@ impl TaskPlayer {
                 }
                 Ok(Next::Idle) => {}
                 Ok(Next::Ended) => break Ok(()),
-                Err(error) => break Err(Error::cluster(error.into())),
+                Err(error) => break Err(Error::cluster(error)),
             }
             while running.try_join_next().is_some() {}
         };
         // What has begun is finished, so that nobody has to play it again.
         while running.join_next().await.is_some() {}
-        answering.abort();
         ended
     }
 
@@ -168,21 +116,24 @@ impl TaskPlayer {
                 return;
             }
         };
-        self.playing.fetch_add(1, Ordering::Relaxed);
-        match self.attempts(&task, to_play).await {
-            Ok(result) => match task.finish(result).await {
-                Ok(()) => {
-                    self.played.fetch_add(1, Ordering::Relaxed);
-                    tracing::info!(task = name, "played");
-                }
-                Err(error) => tracing::warn!(task = name, %error, "a result was not stored"),
-            },
+        self.counters.begin();
+        let is_done = match self.attempts(&task, to_play).await {
+            Ok(result) => {
+                let finished = task.finish(result).await;
+                finished
+                    .inspect_err(|error| tracing::warn!(task = name, %error, "a result was not stored"))
+                    .is_ok()
+            }
             Err(error) => {
                 tracing::warn!(task = name, %error, "a task could not be played here");
                 task.give_back(GIVE_BACK).await;
+                false
             }
+        };
+        if is_done {
+            tracing::info!(task = name, "played");
         }
-        self.playing.fetch_sub(1, Ordering::Relaxed);
+        self.counters.end(is_done);
     }
 
     /// Plays a task. Returns its result as bytes.
@@ -199,8 +150,7 @@ impl TaskPlayer {
         let playing = episodes.iter().map(|(task, sample)| setup.play(&plan, *task, *sample));
         let mut attempts: Vec<Attempt> = Vec::new();
         for played in join_all(playing).await {
-            let failed = |error| Error::Rollout { source: Box::new(error), run: None, episode: None };
-            attempts.extend(played.map_err(failed)?);
+            attempts.extend(played.map_err(Error::rollout)?);
         }
         results::encode(&name, attempts).map_err(Error::cluster)
     }

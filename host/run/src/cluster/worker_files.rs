@@ -25,30 +25,25 @@ pub(super) async fn fetch(worker: &Worker) -> Result<PathBuf, Error> {
         let read = std::fs::read(folder.join(&file.path));
         read.is_ok_and(|bytes| blake3::hash(&bytes).to_hex().as_str() == file.hash)
     };
-    std::fs::create_dir_all(&folder).map_err(failed(&folder))?;
+    std::fs::create_dir_all(&folder).map_err(ClusterError::file(&folder)).map_err(Error::cluster)?;
     worker.fetch(has, |file, bytes| write(&folder, file, bytes)).await.map_err(Error::cluster)?;
     Ok(folder)
 }
 
 fn write(folder: &Path, file: &SharedFile, bytes: &[u8]) -> Result<(), ClusterError> {
     let path = folder.join(&file.path);
-    let refused =
-        || std::io::Error::other("the coordinator has sent a path that leaves the folder of the run");
+    let failed = ClusterError::file(&path);
     if !file.is_inside() {
-        return Err(ClusterError::File { path, source: refused() });
+        let reason = "the coordinator has sent a path that leaves the folder of the run";
+        return Err(failed(std::io::Error::other(reason)));
     }
-    let failed = |source| ClusterError::File { path: path.clone(), source };
     let parent = path.parent().unwrap_or(folder);
-    std::fs::create_dir_all(parent).map_err(failed)?;
+    std::fs::create_dir_all(parent).map_err(&failed)?;
     // Other workers on this machine may write the same file. It is not synced: the next run checks its hash.
-    let mut partial = create_partial(&path).map_err(failed)?;
-    partial.as_file_mut().write_all(bytes).map_err(failed)?;
+    let mut partial = create_partial(&path).map_err(&failed)?;
+    partial.as_file_mut().write_all(bytes).map_err(&failed)?;
     partial.persist(&path).map_err(|error| failed(error.error))?;
     Ok(())
-}
-
-fn failed(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
-    move |source| Error::cluster(ClusterError::File { path: path.to_path_buf(), source })
 }
 
 #[cfg(test)]

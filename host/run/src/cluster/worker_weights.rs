@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::generation::{PinnedTeam, PinnedVersion, PolicyRouter};
 
 use super::run::blocking;
-use super::weights::{ModelFormats, StoredWeights};
+use super::weights::{LearnerWeights, ModelFormats};
 use super::weights_folder::WeightsFolder;
 
 /// Versions of adapters that stay in memory after their last task: those of a step and of an evaluation, for each learner.
@@ -40,10 +40,10 @@ pub(super) struct TaskWeights {
 }
 
 /// Weights that a lease needs in the engine.
-struct Wanted {
+struct TaskWeightSources {
     pinned: Vec<Arc<PinnedVersion>>,
     /// Learner and hash of each whole model, with its weights if they were fetched.
-    models: Vec<(u32, String, Option<StoredWeights>)>,
+    models: Vec<(u32, String, Option<LearnerWeights>)>,
 }
 
 impl WorkerWeights {
@@ -63,21 +63,21 @@ impl WorkerWeights {
     /// # Errors
     /// If they are missing or don't fit.
     pub async fn load(&self, references: &[WeightsRef]) -> Result<TaskWeights, Error> {
-        let wanted = self.want(references).await?;
-        let published = self.publish(wanted.models).await?;
-        let team = PinnedTeam { router: Arc::clone(&self.router), versions: wanted.pinned };
+        let sources = self.sources(references).await?;
+        let published = self.publish(sources.models).await?;
+        let team = PinnedTeam { router: Arc::clone(&self.router), versions: sources.pinned };
         Ok(TaskWeights { generator: Arc::new(team), _published: published })
     }
 
-    async fn want(&self, references: &[WeightsRef]) -> Result<Wanted, Error> {
-        let mut wanted = Wanted { pinned: Vec::new(), models: Vec::new() };
+    async fn sources(&self, references: &[WeightsRef]) -> Result<TaskWeightSources, Error> {
+        let mut sources = TaskWeightSources { pinned: Vec::new(), models: Vec::new() };
         for WeightsRef { learner, hash, .. } in references {
             if let Some(version) = self.pinned(hash) {
-                wanted.pinned.push(version);
+                sources.pinned.push(version);
                 continue;
             }
             if self.published.read().await.get(learner) == Some(hash) {
-                wanted.models.push((*learner, hash.clone(), None));
+                sources.models.push((*learner, hash.clone(), None));
                 continue;
             }
             let stored = self.fetch(*learner, hash).await?;
@@ -85,23 +85,23 @@ impl WorkerWeights {
                 let updates = stored.updates(&self.formats).map_err(Error::cluster)?;
                 let version = Arc::new(PinnedVersion::new(Arc::clone(&self.router), updates)?);
                 self.keep(hash, &version);
-                wanted.pinned.push(version);
+                sources.pinned.push(version);
             } else {
-                wanted.models.push((*learner, hash.clone(), Some(stored)));
+                sources.models.push((*learner, hash.clone(), Some(stored)));
             }
         }
-        Ok(wanted)
+        Ok(sources)
     }
 
-    async fn fetch(&self, learner: u32, hash: &str) -> Result<StoredWeights, Error> {
+    async fn fetch(&self, learner: u32, hash: &str) -> Result<LearnerWeights, Error> {
         let bytes = match self.folder.clone() {
             Some(folder) => {
                 let hash = hash.to_owned();
                 blocking(move || folder.get(learner, &hash)).await.map_err(Error::cluster)?
             }
-            None => self.worker.blob(hash).await.map_err(|error| Error::cluster(error.into()))?,
+            None => self.worker.blob(hash).await.map_err(Error::cluster)?,
         };
-        StoredWeights::decode(&bytes).map_err(Error::cluster)
+        LearnerWeights::decode(&bytes).map_err(Error::cluster)
     }
 
     fn pinned(&self, hash: &str) -> Option<Arc<PinnedVersion>> {
@@ -120,7 +120,7 @@ impl WorkerWeights {
     /// Replaces the whole models that differ, when no task plays. Returns the lock that keeps them as they are.
     async fn publish(
         &self,
-        mut models: Vec<(u32, String, Option<StoredWeights>)>,
+        mut models: Vec<(u32, String, Option<LearnerWeights>)>,
     ) -> Result<OwnedRwLockReadGuard<Published>, Error> {
         let current = Arc::clone(&self.published).read_owned().await;
         let is_there = |(learner, hash, _): &(u32, String, _)| current.get(learner) == Some(hash);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use pl_dsl::WorkflowSkeleton;
-use pl_dsl::workflow::Rollout;
 use pl_rollout::{EpisodeSetup, RolloutPlan, RolloutProgress, play_batch};
 use pl_types::Phase;
 
@@ -13,14 +12,11 @@ use super::team::{Team, TeamBuilder};
 use crate::error::Error;
 use crate::host::Host;
 use crate::progress::Activity;
-use crate::session::Session;
+use crate::session::{Session, SessionScenario};
 use crate::workflow::CheckedWorkflow;
 
 /// Name of the random streams of executions. All designs share them, so that they play under the same luck.
 const STREAMS: &str = "design";
-
-/// Episodes in flight.
-const IN_FLIGHT: usize = 64;
 
 pub(super) struct Executor<'s> {
     host: &'s Host,
@@ -40,14 +36,8 @@ impl<'s> Executor<'s> {
         let own = &session.scenarios[scenario];
         // Nothing is trained, and a team whose plugin fails has not succeeded.
         let setup = EpisodeSetup { fault_penalty: Some(0.0), ..EpisodeSetup::clone(&own.setup) };
-        let builder = TeamBuilder::new(
-            checked,
-            brief,
-            skeleton.clone(),
-            (Arc::new(setup), own.environment.services().clone()),
-            Arc::clone(&session.formats),
-            session.date,
-        )?;
+        let own = SessionScenario { environment: Arc::clone(&own.environment), setup: Arc::new(setup) };
+        let builder = TeamBuilder::new(checked, brief, skeleton.clone(), &own, &session.formats)?;
         Ok(Executor { host, checked, session, scenario, builder })
     }
 
@@ -70,24 +60,11 @@ impl<'s> Executor<'s> {
             let source =
                 self.checked.tasks(self.host, self.scenario, &block.tasks, environment, None).await?;
             let count = source.size().map_or(executions, |size| executions.min(size as u32));
-            let plan = RolloutPlan {
-                seed: *seed,
-                phase: Phase::Evaluate(STREAMS.to_owned()),
-                step: 0,
-                tasks: source.take(0, count).await.map_err(Error::Tasks)?,
-                first_task: 0,
-                mode: Rollout::Flat,
-                samples: 1,
-                first_sample: 0,
-                in_flight: IN_FLIGHT,
-                versions: trainer.versions().into(),
-            };
+            let tasks = source.take(0, count).await.map_err(Error::Tasks)?;
+            let phase = Phase::Evaluate(STREAMS.to_owned());
+            let plan = RolloutPlan::flat(*seed, phase, tasks, trainer.versions().into());
             let update = |p: RolloutProgress| tracker.update(p.done as u64, p.total as u64);
-            play_batch(Arc::new(setup), &plan, update).await.map_err(|error| Error::Rollout {
-                source: error.into(),
-                run: None,
-                episode: None,
-            })
+            play_batch(Arc::new(setup), &plan, update).await.map_err(Error::rollout)
         })?;
         Ok((Outcome::of_episodes(&batch), batch.episodes.iter().map(|episode| episode.tokens).sum()))
     }

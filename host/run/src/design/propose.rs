@@ -8,7 +8,6 @@ use super::prompt::{FittingPrompt, NoRoom, Shown, first_that_fits};
 use super::record::{Archive, DesignRecord, Outcome};
 use super::subject::{Proposal, Subject};
 use super::view::TaskView;
-use crate::chat::ChatEncoder;
 use crate::error::Error;
 use crate::session::Session;
 
@@ -76,11 +75,7 @@ impl<'s> Proposer<'s> {
     /// Returns the tokens of the prompt with as many earlier designs as fit, and their hashes.
     fn prompt(&self, earlier: &[&DesignRecord]) -> Result<(Vec<u32>, Vec<String>), Error> {
         let designer = &self.subject.brief.designer;
-        let encoder = ChatEncoder {
-            formats: Arc::clone(&self.session.formats),
-            thinking: None,
-            date: self.session.date,
-        };
+        let encoder = self.session.formats.encoder(None);
         let is_played = |one: &&&DesignRecord| matches!(one.outcome, Outcome::Played { .. });
         let selections = SHOWN.map(|(good, wrong)| {
             let best: Vec<&DesignRecord> = earlier.iter().filter(is_played).take(good).copied().collect();

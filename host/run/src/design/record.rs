@@ -190,7 +190,8 @@ impl Archive {
                     .map_err(|error| other(&format!("its {SEARCH} can't be read: {error}")))?;
                 let differs = |key: &&String| found.fingerprint.get(*key) != fingerprint.get(*key);
                 if let Some(key) = fingerprint.keys().find(differs) {
-                    return Err(other(&format!("its {key} differs")));
+                    let verb = if key == "settings" { "differ" } else { "differs" };
+                    return Err(other(&format!("its {key} {verb}")));
                 }
                 found
             }

@@ -4,8 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_dsl::workflow::Designer;
-use pl_model::NaiveDate;
-use pl_plugin::Services;
 use pl_rollout::{EpisodeSetup, Trace};
 use pl_types::Phase;
 
@@ -13,8 +11,9 @@ use super::brief::{DesignBrief, source_and_skeleton};
 use super::episode::designer_setup;
 use super::record::read_designs;
 use super::team::{Assessment, TeamBuilder};
-use crate::chat::{ChatEncoder, ChatFormat};
+use crate::chat::ChatFormats;
 use crate::error::Error;
+use crate::session::SessionScenario;
 use crate::workflow::CheckedWorkflow;
 
 /// Designer of a scenario, with what its designs are played by.
@@ -29,28 +28,23 @@ pub(crate) struct ScenarioDesigner {
 }
 
 impl ScenarioDesigner {
-    /// Prepares the designer of a scenario. `setup` and `services` are those of the scenario, `formats` has the chat format of
-    /// each policy, `date` is what chat templates see as today. Returns `None` if the scenario has no designer.
+    /// Prepares the designer of the scenario with this index. Returns `None` if it has none.
     ///
     /// # Errors
     /// If a plugin can't be loaded, or the scenario's text is in an included file.
     pub fn new(
         checked: &CheckedWorkflow,
-        scenario: usize,
-        (setup, services): (Arc<EpisodeSetup>, Services),
-        formats: &Arc<[ChatFormat]>,
-        date: NaiveDate,
+        index: usize,
+        scenario: &SessionScenario,
+        formats: &ChatFormats,
     ) -> Result<Option<ScenarioDesigner>, Error> {
-        if checked.workflow.scenarios[scenario].designer.is_none() {
+        if checked.workflow.scenarios[index].designer.is_none() {
             return Ok(None);
         }
-        let brief = DesignBrief::new(checked, scenario)?;
-        let (_, skeleton) = source_and_skeleton(checked, scenario)?;
-        let of_scenario = (Arc::clone(&setup), services);
-        let builder = TeamBuilder::new(checked, &brief, skeleton, of_scenario, Arc::clone(formats), date)?;
-        let builder = Arc::new(builder);
-        let encoder = ChatEncoder { formats: Arc::clone(formats), thinking: None, date };
-        let setup = designer_setup(checked, &brief, &builder, &setup, encoder);
+        let brief = DesignBrief::new(checked, index)?;
+        let (_, skeleton) = source_and_skeleton(checked, index)?;
+        let builder = Arc::new(TeamBuilder::new(checked, &brief, skeleton, scenario, formats)?);
+        let setup = designer_setup(checked, &brief, &builder, &scenario.setup, formats.encoder(None));
         let guided = brief.guided.map(|sampling| {
             let mut guided = setup.clone();
             guided.agents.iter_mut().for_each(|agent| agent.sampling = sampling.clone());

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use pl_dsl::workflow::{Designer, ExecutorGroups, Plugin as PluginBlock, Workflow};
 use pl_dsl::{Catalog, CatalogError, DesignMistake, ValidParts, WorkflowSkeleton, check_design};
-use pl_model::NaiveDate;
 use pl_plugin::{Plugin, Services};
 use pl_rollout::{AgentRuntime, EpisodeSetup};
 use pl_types::Item;
@@ -15,10 +14,10 @@ use pl_types::Item;
 use super::brief::{DesignBrief, source_and_skeleton};
 use super::files::DesignFiles;
 use super::numbers::executor_numbers;
-use crate::chat::ChatFormat;
+use crate::chat::ChatFormats;
 use crate::error::Error;
 use crate::plan::counts::EpisodeBounds;
-use crate::session::agent_runtime;
+use crate::session::{SessionScenario, agent_runtime};
 use crate::workflow::CheckedWorkflow;
 
 /// Judgement of a design before any episode.
@@ -74,15 +73,13 @@ pub(crate) struct TeamBuilder {
     services: Services,
     /// Setup of the scenario, with a team of its own or none.
     scenario: Arc<EpisodeSetup>,
-    formats: Arc<[ChatFormat]>,
-    date: NaiveDate,
+    formats: ChatFormats,
     /// Number of the first agent of a design in keys and groups.
     first_number: u32,
 }
 
 impl TeamBuilder {
-    /// Prepares to build teams for the scenario that `scenario` and `services` belong to. `formats` has the chat format of
-    /// each policy, `date` is what chat templates see as today.
+    /// Prepares to build teams for a scenario.
     ///
     /// # Errors
     /// If a plugin of the palette can't be loaded.
@@ -90,9 +87,8 @@ impl TeamBuilder {
         checked: &CheckedWorkflow,
         brief: &DesignBrief,
         skeleton: WorkflowSkeleton,
-        (scenario, services): (Arc<EpisodeSetup>, Services),
-        formats: Arc<[ChatFormat]>,
-        date: NaiveDate,
+        scenario: &SessionScenario,
+        formats: &ChatFormats,
     ) -> Result<TeamBuilder, Error> {
         let (workflow, designer) = (&checked.workflow, &brief.designer);
         let mut plugins = BTreeMap::new();
@@ -110,10 +106,9 @@ impl TeamBuilder {
             designer: designer.clone(),
             plugins,
             policies: workflow.policies.iter().map(|policy| policy.name.clone()).collect(),
-            services,
-            scenario,
-            formats,
-            date,
+            services: scenario.environment.services().clone(),
+            scenario: Arc::clone(&scenario.setup),
+            formats: formats.clone(),
             first_number: executor_numbers(workflow, brief.position).start,
         })
     }
@@ -191,7 +186,7 @@ impl TeamBuilder {
         let name = workflow.policies.get(block.policy).map(|policy| &policy.name);
         let policy = self.policies.iter().position(|own| Some(own) == name);
         let policy = policy.ok_or_else(|| refused("its policy is not loaded".to_owned()))?;
-        let runtime = agent_runtime(block, number, agent, &self.formats, self.date);
+        let runtime = agent_runtime(block, number, agent, &self.formats);
         Ok(AgentRuntime { policy, ..runtime })
     }
 

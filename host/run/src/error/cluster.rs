@@ -1,8 +1,10 @@
 //! Errors of runs on several machines.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
 
-/// Failure of a coordinator or of a worker.
+/// Failure of a run on several machines, in one of its processes.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// The server or another machine failed.
@@ -12,16 +14,17 @@ pub enum ClusterError {
     #[error("{what} can't be used with a cluster yet: {hint}")]
     Unsupported { what: String, hint: &'static str },
     /// This machine differs from the coordinator's.
-    #[error("this worker can't take part in run {run}:\n  {}", differences.join("\n  "))]
+    #[error("this process can't take part in run {run}:\n  {}", differences.join("\n  "))]
     Differs { run: String, differences: Vec<String> },
-    /// A message of the coordinator can't be written or read.
+    /// A message of another process, or a file between them, can't be written or read.
     #[error(
-        "{what} can't be read: {reason}; the coordinator may be another version of pl-host: start the same one here"
+        "{what} can't be read: {reason}; a file is damaged, or a process of the run is another version of pl-host: start the \
+         same one on all machines"
     )]
     Unreadable { what: String, reason: String },
     /// A file of the cache or of the run can't be read or written.
     #[error("{}: {source}", path.display())]
-    File { path: PathBuf, source: std::io::Error },
+    File { path: PathBuf, source: io::Error },
     /// A file can't be written whole. The message names it.
     #[error(transparent)]
     Record(#[from] pl_record::Error),
@@ -75,6 +78,16 @@ pub enum ClusterError {
 }
 
 impl ClusterError {
+    /// Error of a message, a file or a state, `what`, that can't be written or read.
+    pub(crate) fn unreadable(what: impl Into<String>, reason: impl Display) -> ClusterError {
+        ClusterError::Unreadable { what: what.into(), reason: reason.to_string() }
+    }
+
+    /// Returns the function that adds the path of a file to an error.
+    pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> ClusterError {
+        |source| ClusterError::File { path: path.to_owned(), source }
+    }
+
     /// Returns true if the user's input is wrong, and false if a machine, a file or the server failed.
     pub fn is_input(&self) -> bool {
         matches!(

@@ -1,6 +1,6 @@
 //! Statistics of an evaluation. An episode that was lost to faults counts as not solved.
 
-use pl_rollout::EpisodeSummary;
+use pl_rollout::{EpisodeSummary, RolloutBatch};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -33,23 +33,23 @@ pub struct EvaluationReport {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AgentReport {
     pub name: String,
-    /// Share of the episodes in which the agent acted that it solved.
-    pub success: f64,
-    /// Mean reward over the episodes in which the agent acted.
-    pub reward: f64,
+    /// Share of the episodes in which the agent acted that it solved. `None` if it never acted.
+    pub success: Option<f64>,
+    /// Mean reward over all turns of the agent, as in the lines of steps. `None` if it never acted.
+    pub reward: Option<f64>,
 }
 
 impl EvaluationReport {
-    /// Computes the report of `samples` episodes for each of `tasks` tasks, of which `lost` have no summary, with their
-    /// number of `failures`. `agents` are the positions and names of those that act.
+    /// Computes the report of `samples` episodes for each of `tasks` tasks. `agents` are the positions and names of those
+    /// that act.
     pub(crate) fn new(
         name: &str,
         tasks: usize,
         samples: u32,
         agents: &[(usize, String)],
-        episodes: &[EpisodeSummary],
-        (lost, failures): (usize, usize),
+        batch: &RolloutBatch,
     ) -> EvaluationReport {
+        let (episodes, lost) = (batch.episodes.as_slice(), batch.lost);
         let average = |value: &dyn Fn(&EpisodeSummary) -> f64| mean(episodes.iter().map(value));
         let solved = episodes.iter().map(|e| f64::from(e.success));
         EvaluationReport {
@@ -57,10 +57,10 @@ impl EvaluationReport {
             tasks,
             episodes: episodes.len(),
             lost,
-            failures,
+            failures: batch.failures.len(),
             success: mean(solved.chain(std::iter::repeat_n(0.0, lost))),
             pass_at: pass_at(episodes, tasks, samples),
-            agents: agent_reports(agents, episodes),
+            agents: agents.iter().map(|(index, name)| AgentReport::new(*index, name, batch)).collect(),
             turns: average(&|e| f64::from(e.turns)),
             tokens: average(&|e| e.tokens as f64),
             truncated: average(&|e| f64::from(e.truncated)),
@@ -89,23 +89,27 @@ impl EvaluationReport {
     }
 }
 
-/// Returns success and reward of each agent over the episodes in which it acted.
-fn agent_reports(agents: &[(usize, String)], episodes: &[EpisodeSummary]) -> Vec<AgentReport> {
-    let scores = |index: usize| episodes.iter().filter_map(move |e| e.agents.get(index).copied().flatten());
-    agents
-        .iter()
-        .map(|(index, name)| AgentReport {
-            name: name.clone(),
-            success: mean(scores(*index).map(|(_, success)| f64::from(success))),
-            reward: mean(scores(*index).map(|(reward, _)| reward)),
-        })
-        .collect()
+impl AgentReport {
+    fn new(index: usize, name: &str, batch: &RolloutBatch) -> AgentReport {
+        let last_turns = batch.episodes.iter().filter_map(|e| e.agents.get(index).copied().flatten());
+        let turns = batch.transitions.iter().filter(|turn| turn.final_call && turn.agent == name);
+        AgentReport {
+            name: name.to_owned(),
+            success: mean_of(last_turns.map(|(_, success)| f64::from(success))),
+            reward: mean_of(turns.map(|turn| turn.reward)),
+        }
+    }
+}
+
+/// Returns the mean, or `None` without values.
+pub(crate) fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
 }
 
 /// Returns the mean, or 0 without values.
 pub(crate) fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
-    if count == 0 { 0.0 } else { sum / f64::from(count) }
+    mean_of(values).unwrap_or(0.0)
 }
 
 /// Returns pass@k for k = 1, 2, 4, … up to `samples`, averaged over tasks: the probability that at least one
@@ -135,7 +139,11 @@ fn pass_probability(n: u32, solved: u32, k: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use pl_types::{Phase, Transition};
+
     use super::*;
+    use crate::test_failures::failure;
+    use crate::test_transitions::call;
 
     #[test]
     fn pass_at_k_is_the_unbiased_estimate() {
@@ -164,18 +172,36 @@ mod tests {
     fn lost_episodes_count_as_not_solved() {
         // Two tasks of two samples each. One episode of the first and both of the second task are lost.
         let agents = [(0, "a".to_owned()), (1, "b".to_owned())];
-        let report = EvaluationReport::new("e", 2, 2, &agents, &[episode(0, true)], (3, 9));
+        let failure = failure(Phase::Evaluate("e".to_owned()), 0, 0, "fault");
+        let (episodes, failures) = (vec![episode(0, true)], vec![failure; 9]);
+        let batch = RolloutBatch { episodes, failures, lost: 3, ..RolloutBatch::default() };
+        let report = EvaluationReport::new("e", 2, 2, &agents, &batch);
         assert_eq!((report.episodes, report.lost, report.success), (1, 3, 0.25));
         assert_eq!(report.pass_at, [(1, 0.25), (2, 0.5)]);
         assert_eq!((&report.metrics()["lost"], &report.metrics()["failures"]), (&json!(3), &json!(9)));
-        // Rewards are those of the episodes in which the agent acted.
-        assert_eq!((report.agents[0].success, report.agents[0].reward), (1.0, 1.0));
-        assert_eq!((report.agents[1].success, report.agents[1].reward), (0.0, 0.0));
+        // Of the episodes in which the agent acted.
+        assert_eq!((report.agents[0].success, report.agents[1].success), (Some(1.0), None));
+    }
+
+    /// A move's reward is lost to those that look at the last turn alone; calls of one turn have one reward.
+    #[test]
+    fn the_reward_of_an_agent_is_the_mean_over_all_of_its_turns() {
+        let with_reward = |reward, transition| Transition { reward, ..transition };
+        let calls = [(0.9, call(0, 0, false, 5)), (0.9, call(0, 1, true, 2)), (0.1, call(1, 0, true, 3))];
+        let transitions = calls.map(|(reward, transition)| with_reward(reward, transition)).to_vec();
+        let batch = RolloutBatch { transitions, episodes: vec![episode(0, true)], ..RolloutBatch::default() };
+        let agents = [(0, "tool".to_owned()), (1, "reason".to_owned())];
+        let report = EvaluationReport::new("e", 1, 1, &agents, &batch);
+        assert_eq!(report.agents.iter().map(|own| own.reward).collect::<Vec<_>>(), [Some(0.5), None]);
+        let line = report.metrics();
+        assert!(
+            line["agents"]["reason"]["reward"].is_null() && line["agents"]["reason"]["success"].is_null()
+        );
     }
 
     #[test]
     fn without_episodes_all_shares_are_zero() {
-        let report = EvaluationReport::new("e", 0, 4, &[], &[], (0, 0));
+        let report = EvaluationReport::new("e", 0, 4, &[], &RolloutBatch::default());
         assert_eq!((report.success, report.turns, report.tokens), (0.0, 0.0, 0.0));
         assert_eq!(report.pass_at, [(1, 0.0), (2, 0.0), (4, 0.0)]);
     }

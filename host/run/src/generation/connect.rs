@@ -15,7 +15,7 @@ use crate::server_key::server_key;
 
 use super::hosted::HostedPolicy;
 use super::layout::EnginePlace;
-use super::remote::RemoteSettings;
+use super::remote::RemotePolicyConfig;
 use super::{EngineLayout, EnginePolicy, PolicyRouter, RemotePolicy, Route, WeightStore};
 
 /// Text whose tokens probes send.
@@ -154,7 +154,7 @@ fn base_or_named(policy: &Policy, served: &ServedPolicy, base: &Model) -> Remote
 }
 
 fn remote(policy: &Policy, served: &ServedPolicy, base: &Model, fleet: Arc<Fleet>) -> RemotePolicy {
-    RemotePolicy::new(RemoteSettings {
+    let config = RemotePolicyConfig {
         policy: served.policy,
         name: policy.name.clone(),
         fleet,
@@ -162,10 +162,9 @@ fn remote(policy: &Policy, served: &ServedPolicy, base: &Model, fleet: Arc<Fleet
         vocab: vocab(base),
         max_positions: base.config.max_positions,
         base: base.hash.as_str().into(),
-        config: base.config.clone(),
+        model_config: base.config.clone(),
         template: Arc::clone(&base.template),
         trained: served.trained,
-        model: base_or_named(policy, served, base),
-        version: served.version,
-    })
+    };
+    RemotePolicy::new(config, base_or_named(policy, served, base), served.version)
 }

@@ -11,10 +11,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pl_model::{ChatTemplate, StopStringMatcher, Tokenizer, ToolCallFormat};
-use pl_servers::{ChatCompletion, ChatRequest, ChatToolCall, Fleet, ServerError};
-use pl_types::{Chunk, Completion, Finish, GenerateError, Request};
+use pl_servers::{ChatCompletion, ChatRequest, ChatToolCall, Fleet};
+use pl_types::{Completion, Finish, GenerateError, Request};
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use super::failure;
 
 /// Template of conversations as JSON. Its comment names the form of tool calls in completions, which is found by the template.
 const CONVERSATION: &str = "{# <tool_call> #}{{ {\"messages\": messages, \"tools\": tools} | tojson }}";
@@ -69,18 +71,11 @@ impl HostedPolicy {
             sampling: request.sampling.clone(),
             stop: request.stop.to_vec(),
         };
-        let answers = self.fleet.chat(&sent).await.map_err(|error| match error {
-            ServerError::Refused { .. } => refuse(error.to_string()),
-            error => GenerateError::Failed { policy: self.policy, reason: error.to_string() },
-        })?;
+        let answers = self.fleet.chat(&sent).await.map_err(|error| failure(self.policy, error))?;
         let mut completions = Vec::new();
         for (index, answer) in answers.into_iter().enumerate() {
             let completion = self.finish(answer, &request).map_err(|error| refuse(error.to_string()))?;
-            if let Some(listener) = &request.listener {
-                let Completion { tokens, logprobs, top, text, .. } = completion.clone();
-                // A closed listener is not an error: the completion is also returned whole.
-                let _ = listener.send(Chunk { index, tokens, logprobs, top, text, last: true });
-            }
+            completion.send_whole(index, request.listener.as_ref());
             completions.push(completion);
         }
         Ok(completions)
@@ -172,7 +167,7 @@ mod tests {
     use pl_rollout::PromptEncoder;
 
     use super::*;
-    use crate::chat::{ChatEncoder, ChatFormat};
+    use crate::chat::{ChatFormat, ChatFormats};
 
     fn call(id: Option<&str>, name: &str, arguments: &str) -> ChatToolCall {
         ChatToolCall { id: id.map(str::to_owned), name: name.into(), arguments: arguments.into() }
@@ -184,7 +179,8 @@ mod tests {
         let (tokenizer, _) = Model::text(&path).unwrap();
         let template = Arc::new(conversation_template().unwrap());
         let format = ChatFormat { tokenizer: Arc::new(tokenizer), template, max_positions: usize::MAX };
-        let encoder = ChatEncoder { formats: [format].into(), thinking: None, date: Default::default() };
+        let formats = ChatFormats::new([format], Default::default());
+        let encoder = formats.encoder(None);
         let given = [
             call(Some("call_7"), "add", r#"{"a": 1, "text": "</tool_call> <|im_end|>"}"#),
             call(None, "now", ""),
@@ -205,7 +201,7 @@ mod tests {
         ];
         let tool = Tool { name: "add".into(), description: String::new(), parameters: "{}".into() };
         let prompt = encoder.encode(0, &messages, &[tool]).unwrap();
-        let prompt = encoder.formats[0].tokenizer.decode(&prompt, false);
+        let prompt = formats.get(0).unwrap().tokenizer.decode(&prompt, false);
         let sent = to_openai(serde_json::from_str::<Conversation>(&prompt).unwrap().messages);
         let function = |name: &str, arguments: &str| json!({ "name": name, "arguments": arguments });
         let expected = json!([

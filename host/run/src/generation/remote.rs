@@ -3,35 +3,20 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use pl_model::{Adapter, ChatTemplate, Config, StopStringMatcher, Tokenizer, Weights};
-use pl_servers::{
-    Fleet, RemoteAdapter, RemoteModel, RemoteWeights, ServerError, TokenCompletion, TokenRequest,
-};
-use pl_types::{Chunk, Completion, Finish, GenerateError, Request};
+use pl_servers::{Fleet, RemoteAdapter, RemoteModel, RemoteWeights, TokenCompletion, TokenRequest};
+use pl_types::{Completion, Finish, GenerateError, Request};
 
 use crate::error::Error;
 
+use super::failure;
 use super::grammar_checks::GrammarChecks;
 use super::store::{StoredAdapter, StoredWeights, WeightStore, WholeModel};
 
 /// A policy that servers generate for.
 pub(crate) struct RemotePolicy {
-    /// Index in the workflow.
-    policy: usize,
-    name: String,
-    fleet: Arc<Fleet>,
-    tokenizer: Arc<Tokenizer>,
-    /// Number of token ids of its model.
-    vocab: u32,
-    /// Largest number of tokens of a prompt with its completion.
-    max_positions: usize,
-    /// Hash of the base model.
-    base: Arc<str>,
-    config: Config,
-    template: Arc<ChatTemplate>,
+    config: RemotePolicyConfig,
     /// Name of a whole model on the servers. `None` for the base model, or an adapter on it.
     named: Option<Arc<str>>,
-    /// True if it is trained: the ids that tokens were drawn from must be returned then.
-    trained: bool,
     current: RwLock<Current>,
     grammars: GrammarChecks,
 }
@@ -43,46 +28,34 @@ struct Current {
     version: u64,
 }
 
-/// Settings of a policy that servers generate for.
-pub(crate) struct RemoteSettings {
+/// What a policy that servers generate for is made of.
+pub(crate) struct RemotePolicyConfig {
+    /// Index in the workflow.
     pub(crate) policy: usize,
     pub(crate) name: String,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) tokenizer: Arc<Tokenizer>,
+    /// Number of token ids of its model.
     pub(crate) vocab: u32,
+    /// Largest number of tokens of a prompt with its completion.
     pub(crate) max_positions: usize,
+    /// Hash of the base model.
     pub(crate) base: Arc<str>,
-    pub(crate) config: Config,
+    pub(crate) model_config: Config,
     pub(crate) template: Arc<ChatTemplate>,
+    /// True if it is trained: the ids that tokens were drawn from must be returned then.
     pub(crate) trained: bool,
-    pub(crate) model: RemoteModel,
-    pub(crate) version: u64,
 }
 
 impl RemotePolicy {
-    pub(crate) fn new(settings: RemoteSettings) -> Self {
-        let RemoteSettings { policy, name, fleet, tokenizer, vocab, max_positions, .. } = settings;
-        let RemoteSettings { base, config, template, trained, model, version, .. } = settings;
+    /// Creates a policy that asks for `model` until other weights are published.
+    pub(crate) fn new(config: RemotePolicyConfig, model: RemoteModel, version: u64) -> Self {
         let named = match &model {
             RemoteModel::Named(name) => Some(Arc::clone(name)),
             _ => None,
         };
         let current = RwLock::new(Current { model, version });
-        Self {
-            policy,
-            name,
-            fleet,
-            tokenizer,
-            vocab,
-            max_positions,
-            base,
-            config,
-            template,
-            named,
-            trained,
-            current,
-            grammars: GrammarChecks::default(),
-        }
+        Self { config, named, current, grammars: GrammarChecks::default() }
     }
 
     /// Loads an adapter on all servers, uses it from now on, and removes the one before it. No request may be in
@@ -93,15 +66,15 @@ impl RemotePolicy {
         adapter: &Adapter,
         version: u64,
     ) -> Result<(), Error> {
-        let StoredAdapter { name, folder, checksum } = store.write(&self.name, version, adapter)?;
+        let StoredAdapter { name, folder, checksum } = store.write(&self.config.name, version, adapter)?;
         let folder = std::path::absolute(&folder).unwrap_or(folder);
-        let base = Arc::clone(&self.base);
+        let base = Arc::clone(&self.config.base);
         let adapter = Arc::new(RemoteAdapter { name, folder, version, base, checksum });
         let old = self.switch(RemoteModel::Adapter(Arc::clone(&adapter)), version).await?;
         if let RemoteModel::Adapter(old) = old.model
             && old.name != adapter.name
         {
-            self.fleet.unload_adapter(&old.name).await;
+            self.config.fleet.unload_adapter(&old.name).await;
             WeightStore::remove(&old.folder);
         }
         Ok(())
@@ -121,16 +94,16 @@ impl RemotePolicy {
         };
         let model = WholeModel {
             weights,
-            config: &self.config,
-            tokenizer: &self.tokenizer,
-            template: &self.template,
+            config: &self.config.model_config,
+            tokenizer: &self.config.tokenizer,
+            template: &self.config.template,
         };
         let old = before.as_ref().map(|before| (before.folder.as_path(), before.checksum.as_str()));
-        let stored = store.write_weights(&self.name, version, &model, old)?;
+        let stored = store.write_weights(&self.config.name, version, &model, old)?;
         let StoredWeights { folder, checksum, delta } = stored;
         let absolute = |path: std::path::PathBuf| std::path::absolute(&path).unwrap_or(path);
         let weights = Arc::new(RemoteWeights {
-            name: self.named.clone().unwrap_or_else(|| self.name.as_str().into()),
+            name: self.named.clone().unwrap_or_else(|| self.config.name.as_str().into()),
             folder: absolute(folder),
             checksum,
             delta: delta.map(|(path, from)| (absolute(path), from)),
@@ -145,7 +118,7 @@ impl RemotePolicy {
 
     /// Loads a model on all servers and uses it from now on. Returns the one before.
     async fn switch(&self, model: RemoteModel, version: u64) -> Result<Current, Error> {
-        self.fleet.load(&model).await.map_err(Error::server)?;
+        self.config.fleet.load(&model).await.map_err(Error::server)?;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         Ok(std::mem::replace(&mut *current, Current { model, version }))
     }
@@ -157,42 +130,43 @@ impl RemotePolicy {
     /// Removes the adapter of a trained policy from all servers. New weights must be published before the next
     /// request.
     pub(crate) async fn release(&self) {
-        if let (RemoteModel::Adapter(adapter), true) = (self.current().model, self.trained) {
-            self.fleet.unload_adapter(&adapter.name).await;
+        if let (RemoteModel::Adapter(adapter), true) = (self.current().model, self.config.trained) {
+            self.config.fleet.unload_adapter(&adapter.name).await;
             WeightStore::remove(&adapter.folder);
         }
     }
 
     /// Returns true if the servers draw from a request's own seeds.
     pub(crate) fn is_reproducible(&self) -> bool {
-        self.fleet.is_reproducible()
+        self.config.fleet.is_reproducible()
     }
 
     /// Completes a prompt as the embedded engine does.
     pub(crate) async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
-        let refuse = |reason: String| GenerateError::Request { policy: self.policy, parameter: None, reason };
+        let refuse =
+            |reason: String| GenerateError::Request { policy: self.config.policy, parameter: None, reason };
         let length = request.prompt.len();
         if length == 0 {
             return Err(refuse("the prompt is empty".to_owned()));
         }
-        let room = self.max_positions.saturating_sub(length);
+        let room = self.config.max_positions.saturating_sub(length);
         if room == 0 {
             return Err(refuse(format!(
                 "the prompt has {length} tokens, but the model takes at most {} including the completion; shorten the \
                  prompt",
-                self.max_positions
+                self.config.max_positions
             )));
         }
         if !request.sampling.logit_bias.is_empty() {
             let reason = "`logit_bias` is not sent on to servers; leave it out".to_owned();
             return Err(GenerateError::Request {
-                policy: self.policy,
+                policy: self.config.policy,
                 parameter: Some("logit_bias"),
                 reason,
             });
         }
         let current = self.current();
-        let stop_ids = request.stop_ids.iter().chain(self.tokenizer.end_of_turn()).copied();
+        let stop_ids = request.stop_ids.iter().chain(self.config.tokenizer.end_of_turn()).copied();
         let sent = TokenRequest {
             model: current.model,
             prompt: Arc::clone(&request.prompt),
@@ -202,27 +176,21 @@ impl RemotePolicy {
             stop: Arc::clone(&request.stop),
             stop_ids: stop_ids.collect(),
             top_logprobs: request.top_logprobs,
-            vocab: self.vocab,
-            needs_support: self.trained,
+            vocab: self.config.vocab,
+            needs_support: self.config.trained,
         };
-        let sampled = self.fleet.generate(&sent).await.map_err(|error| match error {
-            ServerError::Refused { .. } => refuse(error.to_string()),
-            error => GenerateError::Failed { policy: self.policy, reason: error.to_string() },
-        })?;
+        let sampled =
+            self.config.fleet.generate(&sent).await.map_err(|error| failure(self.config.policy, error))?;
         let completions: Vec<Completion> = sampled
             .into_iter()
-            .map(|completion| finish(completion, &sent, &self.tokenizer, current.version))
+            .map(|completion| finish(completion, &sent, &self.config.tokenizer, current.version))
             .collect();
         if let Some(grammar) = &request.sampling.grammar {
-            let failed = |reason| GenerateError::Failed { policy: self.policy, reason };
+            let failed = |reason| GenerateError::Failed { policy: self.config.policy, reason };
             self.grammars.check(grammar, &completions).map_err(|error| failed(error.to_string()))?;
         }
         for (index, completion) in completions.iter().enumerate() {
-            if let Some(listener) = &request.listener {
-                let Completion { tokens, logprobs, top, text, .. } = completion.clone();
-                // A closed listener is not an error: the completion is also returned whole.
-                let _ = listener.send(Chunk { index, tokens, logprobs, top, text, last: true });
-            }
+            completion.send_whole(index, request.listener.as_ref());
         }
         Ok(completions)
     }

@@ -22,6 +22,7 @@ use super::StepSchedule;
 use super::admission::{Action, Admission, AdmissionRules};
 use super::batches::{BatchRule, Batches};
 use super::lanes::{Lanes, StepPart};
+use crate::evaluation::is_evaluation_due;
 
 /// Seconds that the parts of one step take.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,8 +35,6 @@ pub struct StepCosts {
     pub lanes: Vec<usize>,
     /// Each learner.
     pub train: Vec<f64>,
-    /// Evaluations after the step; 0 if none is due.
-    pub evaluate: f64,
     /// Publishing of the weights before the step, in which no episode starts.
     pub publish: f64,
 }
@@ -52,6 +51,16 @@ pub struct RunCosts {
     /// Names of the policies of each learner. Empty if they are not known.
     pub policies: Vec<Vec<String>>,
     pub lanes: Lanes,
+    pub evaluations: EvaluationCosts,
+}
+
+/// Evaluations of a run.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct EvaluationCosts {
+    /// Seconds of the evaluations after a step, and of those of the untrained team.
+    pub seconds: f64,
+    /// Interval of each evaluation in steps, as in the workflow: 0 for none.
+    pub every: Vec<u32>,
 }
 
 /// Simulated run.
@@ -214,7 +223,7 @@ impl<'c> Simulator<'c> {
         });
         let rules = AdmissionRules { slots: costs.slots.max(1), draws_in_turn: false, keeps_versions: true };
         let lanes = schedule.lanes().count();
-        Simulator {
+        let mut simulator = Simulator {
             admission: Admission::new(schedule.clone(), rules).with_batches(batches),
             checkpoint_every,
             learners: vec![LearnerState::default(); schedule.learners()],
@@ -230,7 +239,18 @@ impl<'c> Simulator<'c> {
             evaluated: 0,
             slot_seconds: 0.0,
             train_seconds: 0.0,
-        }
+        };
+        // Nothing else happens while the untrained team is evaluated.
+        simulator.now = simulator.evaluation_seconds(0);
+        simulator.slot_seconds = simulator.now * costs.slots.max(1) as f64;
+        simulator
+    }
+
+    /// Returns the seconds of the evaluations after a step. 0 if none is due.
+    fn evaluation_seconds(&self, step: u64) -> f64 {
+        let EvaluationCosts { seconds, every } = &self.costs.evaluations;
+        let last = step == self.schedule.steps();
+        if every.iter().any(|every| is_evaluation_due(*every, step, last)) { *seconds } else { 0.0 }
     }
 
     fn step_costs(&self, step: u64) -> &'c StepCosts {
@@ -276,7 +296,7 @@ impl<'c> Simulator<'c> {
     fn act(&mut self, action: Action) {
         match action {
             Action::Evaluate { update } => {
-                let seconds = self.step_costs(update).evaluate;
+                let seconds = self.evaluation_seconds(update);
                 self.slot_seconds += seconds * self.costs.slots.max(1) as f64;
                 self.end_after(seconds, End::Evaluation);
             }
@@ -303,7 +323,7 @@ impl<'c> Simulator<'c> {
     fn train(&mut self) {
         for index in 0..self.learners.len() {
             let LearnerState { trained, is_training } = self.learners[index];
-            let awaits_evaluation = trained > self.evaluated && self.step_costs(trained).evaluate > 0.0;
+            let awaits_evaluation = trained > self.evaluated && self.evaluation_seconds(trained) > 0.0;
             let awaits_others = self.is_checkpoint(trained) && self.slowest() < trained;
             let played = self.played[self.schedule.lanes().of_learner(index)];
             if is_training || awaits_evaluation || awaits_others || trained >= played {
@@ -376,7 +396,7 @@ impl<'c> Simulator<'c> {
                 let own = &mut self.learners[learner];
                 (own.trained, own.is_training) = (own.trained + 1, false);
                 let update = self.slowest();
-                if update > before && self.step_costs(update).evaluate > 0.0 {
+                if update > before && self.evaluation_seconds(update) > 0.0 {
                     self.admission.evaluate(update);
                 }
                 self.play_ahead();

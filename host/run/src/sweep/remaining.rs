@@ -9,13 +9,14 @@ use pl_dsl::Override;
 use pl_dsl::workflow::{Evaluation, Workflow};
 use pl_record::RunFolder;
 
+use crate::checkpoints::last_checkpoint;
 use crate::error::Error;
 use crate::host::Host;
 use crate::lock::Inputs;
 use crate::results::{EvaluationResults, read_evaluations};
 use crate::resume::{changed_settings, fixed_settings};
 use crate::stored::StoredWorkflow;
-use crate::training::{finished_steps, has_cosine_schedule};
+use crate::training::has_cosine_schedule;
 use crate::workflow::CheckedWorkflow;
 
 /// Work that is left for a run of a sweep.
@@ -57,7 +58,7 @@ impl Wanted {
         for (now, stored) in now.models.iter_mut().zip(&stored.models) {
             now.source.clone_from(&stored.source);
         }
-        let finished = finished_steps(root)?;
+        let finished = last_checkpoint(root)?.unwrap_or(0);
         refused_for(fixed_settings(&stored, &now, finished))?;
         if finished > 0 {
             refused_for(unequal_results(&stored, &now, finished, &read_evaluations(root)?))?;

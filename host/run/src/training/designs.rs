@@ -11,7 +11,7 @@ use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutPlan};
 use serde_json::{Map, Value, json};
 
 use crate::design::{Assessment, DesignRecord, Outcome, ScenarioDesigner, design_of, hash_of};
-use crate::evaluation::mean;
+use crate::evaluation::{mean, mean_of};
 
 use super::rollouts::ScenarioBatch;
 
@@ -183,8 +183,8 @@ fn metrics<'a>(designs: impl Iterator<Item = &'a StepDesign>) -> Map<String, Val
         "valid": share(|outcome| !matches!(outcome, Outcome::Invalid { .. })),
         "played": share(|outcome| matches!(outcome, Outcome::Played { .. })),
         "mistakes": mistakes,
-        "agents": mean(designs.iter().filter_map(|one| one.agents).map(|count| count as f64)),
-        "success": mean(successes.iter().copied()),
+        "agents": mean_of(designs.iter().filter_map(|one| one.agents).map(|count| count as f64)),
+        "success": mean_of(successes.iter().copied()),
         "best": best,
     });
     match fields {

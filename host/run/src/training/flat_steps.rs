@@ -1,7 +1,7 @@
-//! Steps in a row that teach next to nothing, because the samples of most groups have the same return or no completion has
-//! an advantage.
+//! Steps in a row that teach next to nothing, because the samples of most groups have the same return, no completion has an
+//! advantage, or a correction drops all that have one.
 
-use pl_trainer::StepMetrics;
+use pl_trainer::{StepMetrics, UpdateMetrics};
 
 use crate::progress::Notice;
 
@@ -18,6 +18,8 @@ pub(super) struct FlatSteps {
     groups: u64,
     flat: u64,
     completions: u64,
+    /// Steps whose completions were all dropped by a correction.
+    dropped: u32,
 }
 
 impl FlatSteps {
@@ -34,7 +36,11 @@ impl FlatSteps {
             return None;
         }
         let StepMetrics { groups, flat_groups: flat, policies, .. } = metrics;
-        let has_advantage = policies.iter().any(|own| own.advantage_mean != 0.0 || own.advantage_std != 0.0);
+        let is_dropped = |own: &&UpdateMetrics| own.effective_sample_size == Some(0.0);
+        let has_advantage = policies
+            .iter()
+            .filter(|own| !is_dropped(own))
+            .any(|own| own.advantage_mean != 0.0 || own.advantage_std != 0.0);
         let is_flat = *groups > 0 && *flat as f64 >= SHARE * *groups as f64;
         if has_advantage && !is_flat {
             *self = FlatSteps::default();
@@ -43,12 +49,14 @@ impl FlatSteps {
         self.count += 1;
         self.groups += groups;
         self.flat += flat;
+        self.dropped += u32::from(policies.iter().any(|own| is_dropped(&own)));
         self.completions += policies.iter().map(|own| own.completions).sum::<u64>();
         // Filters may leave out all groups, and algorithms without groups compare none.
         let has_flat_groups = self.groups > 0 && self.flat as f64 >= SHARE * self.groups as f64;
         (self.count == STEPS).then(|| Notice::FlatSteps {
             steps: STEPS,
             completions: self.completions,
+            dropped: self.dropped,
             share: has_flat_groups.then(|| self.flat as f64 / self.groups as f64),
             success: success.unwrap_or(0.0),
             entropy: policies.iter().filter_map(|own| own.entropy).reduce(f64::max),
@@ -58,7 +66,6 @@ impl FlatSteps {
 
 #[cfg(test)]
 mod tests {
-    use pl_trainer::UpdateMetrics;
     use serde_json::json;
 
     use super::*;
@@ -122,6 +129,19 @@ mod tests {
     }
 
     #[test]
+    fn completions_that_a_correction_dropped_teach_nothing() {
+        let with_weights = |size| UpdateMetrics { effective_sample_size: Some(size), ..policy(0.5) };
+        assert_eq!(notice(&without_groups(&[with_weights(0.1)])), None);
+        assert_eq!(notice(&without_groups(&[with_weights(0.0), policy(0.5)])), None);
+        let own = notice(&without_groups(&[with_weights(0.0), policy(0.0)])).unwrap();
+        assert!(
+            own.contains("`correction` dropped all completions of a policy in 5 of the last 5 steps"),
+            "{own}"
+        );
+        assert!(own.contains("`correction_high`"), "{own}");
+    }
+
+    #[test]
     fn steps_between_updates_neither_count_nor_end_a_row() {
         let mut watched = FlatSteps::default();
         let mut told = Vec::new();
@@ -136,8 +156,8 @@ mod tests {
     #[test]
     fn the_notice_has_the_share_of_all_its_steps_and_advice() {
         let shown = |success, entropy| {
-            let share = Some(0.925);
-            Notice::FlatSteps { steps: 5, completions: 80, share, success, entropy }.to_string()
+            let (share, dropped) = (Some(0.925), 0);
+            Notice::FlatSteps { steps: 5, completions: 80, dropped, share, success, entropy }.to_string()
         };
         let own = shown(0.4, Some(0.03));
         assert!(own.contains("in the last 5 steps, 92 % of the groups"), "{own}");

@@ -152,8 +152,7 @@ impl RolloutThread<'_> {
                     }
                 },
                 Some(ended) = running.join_next() => {
-                    let failed = |error| Error::Rollout { source: Box::new(error), run: None, episode: None };
-                    let ended = ended.map_err(pl_rollout::Error::from).flatten().map_err(failed)?;
+                    let ended = ended.map_err(pl_rollout::Error::from).flatten().map_err(Error::rollout)?;
                     let (part, episode) = (ended.part, ended.episode);
                     if let Some(open) = self.open.get_mut(&part) {
                         open.end(ended);

@@ -20,7 +20,7 @@ use tracing::Instrument;
 use crate::cluster::Team;
 use crate::design::{DesignRecord, ScenarioDesigner};
 use crate::error::Error;
-use crate::evaluation::{EvaluationReport, Round, mean, play_round};
+use crate::evaluation::{EvaluationReport, Round, is_evaluation_due, mean_of, play_round};
 use crate::generation::PolicyRouter;
 use crate::host::Host;
 use crate::progress::{Activity, Notice, Tracker};
@@ -130,11 +130,7 @@ impl Rollouts {
                     false => None,
                 };
                 let designer = match tasks.is_some() {
-                    true => {
-                        let services = own.environment.services().clone();
-                        let of_scenario = (Arc::clone(&own.setup), services);
-                        ScenarioDesigner::new(checked, index, of_scenario, &session.formats, session.date)?
-                    }
+                    true => ScenarioDesigner::new(checked, index, own, &session.formats)?,
                     false => None,
                 };
                 scenarios.push(TrainedScenario {
@@ -210,9 +206,8 @@ impl Rollouts {
         for (index, scenario) in self.scenarios.iter().enumerate() {
             let own: Vec<&ScenarioBatch> = batches.iter().filter(|one| one.scenario == index).collect();
             let episodes = || own.iter().flat_map(|one| &one.batch.episodes);
-            let success = mean(episodes().map(|episode| f64::from(episode.success)));
-            let was_played = episodes().next().is_some();
-            if let (Some(curriculum), true) = (&scenario.curriculum, was_played) {
+            let success = mean_of(episodes().map(|episode| f64::from(episode.success)));
+            if let (Some(curriculum), Some(success)) = (&scenario.curriculum, success) {
                 cursors[index].count_success(curriculum, success);
             }
             let Some(name) = &scenario.name else {
@@ -227,7 +222,7 @@ impl Rollouts {
             fields.insert("tasks".into(), own.iter().map(|one| one.tasks).sum::<u32>().into());
             fields.insert("episodes".into(), episodes().count().into());
             fields.insert("rollout_success".into(), json!(success));
-            fields.insert("reward".into(), json!(mean(transitions.map(|transition| transition.reward))));
+            fields.insert("reward".into(), json!(mean_of(transitions.map(|transition| transition.reward))));
             fields.extend(levels[index].map(|level| ("level".to_owned(), Value::from(level))));
             fields
                 .extend(own.iter().find_map(|one| Some(("designs".to_owned(), one.designs.clone()?.into()))));
@@ -259,7 +254,7 @@ impl Rollouts {
 
     /// Returns true if an evaluation is due after `step`.
     pub fn evaluates_after(&self, step: u64, last: bool) -> bool {
-        self.evaluations.iter().any(|(evaluation, _)| is_due(evaluation, step, last))
+        self.evaluations.iter().any(|(evaluation, _)| is_evaluation_due(evaluation.every, step, last))
     }
 
     /// Runs the evaluations that are due after `step`.
@@ -272,7 +267,8 @@ impl Rollouts {
     ) -> Result<Vec<PlayedEvaluation>, Error> {
         let mut all_played = Vec::new();
         let all = self.evaluations.iter().enumerate();
-        for (index, (evaluation, source)) in all.filter(|(_, (e, _))| is_due(e, step, last)) {
+        for (index, (evaluation, source)) in all.filter(|(_, (e, _))| is_evaluation_due(e.every, step, last))
+        {
             let in_flight = self.train.episodes as usize;
             let round = Round { seed: self.seed, step, versions: &weights.versions, in_flight };
             let mut tracker = self.start_tracker(host, &evaluation.name);
@@ -368,11 +364,6 @@ fn with_failures(mut error: Error, before: impl Iterator<Item = EpisodeFailure>)
         failures.splice(0..0, before);
     }
     error
-}
-
-/// Returns true if an evaluation is due after `step`. After the last step, all are due that have an interval.
-fn is_due(evaluation: &Evaluation, step: u64, last: bool) -> bool {
-    evaluation.every > 0 && (last || step.is_multiple_of(u64::from(evaluation.every)))
 }
 
 #[cfg(test)]

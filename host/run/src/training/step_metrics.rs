@@ -6,12 +6,12 @@ use pl_rollout::RolloutBatch;
 use pl_types::{Key, Transition};
 use serde_json::{Map, Value, json};
 
-use crate::evaluation::mean;
+use crate::evaluation::mean_of;
 
 /// Returns the metrics of a step's episodes. `agents` are the names of those that have fields of their own.
 ///
 /// `rollout_success` is the success of the episodes; in a tree, that of the chosen path, so it is not to be
-/// compared with the success of an evaluation. `agents` has means over all samples, also by turn.
+/// compared with the success of an evaluation. `agents` has means over all samples, also by turn. Means of nothing are null.
 pub(super) fn step_metrics(batch: &RolloutBatch, agents: &[&str]) -> Map<String, Value> {
     let episodes = &batch.episodes;
     let transitions = batch.transitions.as_slice();
@@ -20,11 +20,11 @@ pub(super) fn step_metrics(batch: &RolloutBatch, agents: &[&str]) -> Map<String,
     line.insert("episodes".into(), episodes.len().into());
     line.insert("failures".into(), batch.failures.len().into());
     line.insert("lost".into(), batch.lost.into());
-    line.insert("rollout_success".into(), json!(mean(episodes.iter().map(|e| f64::from(e.success)))));
+    line.insert("rollout_success".into(), json!(mean_of(episodes.iter().map(|e| f64::from(e.success)))));
     line.insert("agents".into(), Value::Object(by_agent.collect()));
-    line.insert("turns".into(), json!(mean(episodes.iter().map(|e| f64::from(e.turns)))));
+    line.insert("turns".into(), json!(mean_of(episodes.iter().map(|e| f64::from(e.turns)))));
     line.insert("tokens".into(), json!(episodes.iter().map(|e| e.tokens).sum::<u64>()));
-    line.insert("truncated".into(), json!(mean(episodes.iter().map(|e| f64::from(e.truncated)))));
+    line.insert("truncated".into(), json!(mean_of(episodes.iter().map(|e| f64::from(e.truncated)))));
     // Episodes in which a wall clock decided something: another run may differ from here on.
     let clocked = episodes.iter().filter(|e| !e.reproducible).count()
         + batch.failures.iter().filter(|f| !f.reproducible).count();
@@ -60,56 +60,42 @@ fn agent_metrics(transitions: &[Transition], agent: &str) -> Value {
     all
 }
 
-/// Returns the means of some turns: the weighted reward, its parts, success and length in tokens.
+/// Returns the means of some turns: the weighted reward, its parts, success and length in tokens; null without any turn.
 fn means(turns: &[Turn<'_>]) -> Value {
-    let over = |value: fn(&Transition) -> f64| mean(turns.iter().map(|turn| value(turn.last)));
+    let over = |value: fn(&Transition) -> f64| mean_of(turns.iter().map(|turn| value(turn.last)));
     json!({
         "completions": turns.len(),
         "rollout_success": over(|t| f64::from(t.success)),
         "reward": over(|t| t.reward),
         "team_reward": over(|t| t.team_reward),
         "local_reward": over(|t| t.local_reward),
-        "length": mean(turns.iter().map(|turn| turn.tokens as f64)),
+        "length": mean_of(turns.iter().map(|turn| turn.tokens as f64)),
         "cut_off": over(|t| f64::from(t.cut_off)),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use pl_types::Group;
-
     use super::*;
+    use crate::test_transitions::call;
 
-    /// A model call of agent `tool` in its first or second turn of an episode.
-    fn call(turn: u32, call: u32, final_call: bool, tokens: usize) -> Transition {
-        Transition {
-            key: Key { step: 1, task: 0, sample: 0, node_visit: turn, agent: 0, branch: 0, call },
-            group: Group { step: 1, task: 0, agent: 0, turn, node_visit: None },
-            task_id: "t".to_owned(),
-            agent: "tool".to_owned(),
-            policy: 0,
-            turn,
-            prompt: vec![1],
-            completion: vec![2; tokens],
-            logprobs: vec![-0.5; tokens],
-            support: None,
-            temperature: 1.0,
-            max_tokens: 8,
-            cut_off: false,
-            final_call,
-            versions: vec![0],
-            version: 0,
-            version_changes: Vec::new(),
-            team_reward: 1.0,
-            local_reward: 0.0,
-            reward: 1.0,
-            success: true,
-            chosen: true,
-            action: "null".to_owned(),
-            state: String::new(),
-            next_prompt: None,
-            values: None,
+    /// Also for a turn between others that only other agents have, and for a step in which no episode was played.
+    #[test]
+    fn what_an_agent_without_a_turn_would_have_is_null() {
+        let calls = [call(0, 0, true, 5), call(2, 0, true, 3)];
+        let (batch, names) =
+            (RolloutBatch { transitions: calls.to_vec(), ..RolloutBatch::default() }, ["tool", "reason"]);
+        let line = step_metrics(&batch, &names);
+        let null = ["rollout_success", "reward", "team_reward", "local_reward", "length", "cut_off"];
+        for own in [&line["agents"]["reason"], &line["agents"]["tool"]["by_turn"][1]] {
+            assert_eq!(own["completions"], 0, "{own}");
+            assert!(null.iter().all(|field| own[*field].is_null()), "{own}");
         }
+        assert!(null.iter().all(|field| line["agents"]["tool"][*field].is_number()), "{line:?}");
+        assert!(
+            ["rollout_success", "turns", "truncated"].iter().all(|field| line[*field].is_null()),
+            "{line:?}"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use chrono::{DateTime, SecondsFormat, Utc};
 use pl_inference::EngineStats;
 use pl_types::TaskKey;
 use serde::Serialize;
@@ -25,7 +26,11 @@ pub(super) struct EpisodeTime {
 
 /// Clock of the loop.
 #[derive(Clone, Copy)]
-pub(super) struct Clock(Instant);
+pub(super) struct Clock {
+    started: Instant,
+    /// The same moment on the wall clock, by which readers see that a line is of another process.
+    started_at: DateTime<Utc>,
+}
 
 /// Times and token counts of a step.
 #[derive(Default)]
@@ -83,17 +88,22 @@ pub(super) struct TimelinePart {
 impl Clock {
     /// Starts a clock.
     pub fn start() -> Clock {
-        Clock(Instant::now())
+        Clock { started: Instant::now(), started_at: Utc::now() }
+    }
+
+    /// Returns the moment of its start in UTC, as in RFC 3339.
+    pub fn started_at(&self) -> String {
+        self.started_at.to_rfc3339_opts(SecondsFormat::Millis, true)
     }
 
     /// Returns the time of a moment in seconds, to the millisecond.
     pub fn seconds(&self, moment: Instant) -> f64 {
-        milliseconds(moment.saturating_duration_since(self.0).as_secs_f64())
+        milliseconds(moment.saturating_duration_since(self.started).as_secs_f64())
     }
 
     /// Returns a part of a step that took some seconds up to `end`.
     pub fn part(&self, part: &'static str, end: Instant, seconds: f64) -> TimelinePart {
-        let end = end.saturating_duration_since(self.0).as_secs_f64();
+        let end = end.saturating_duration_since(self.started).as_secs_f64();
         let (start, end) = (milliseconds((end - seconds).max(0.0)), milliseconds(end));
         TimelinePart { part, start, end, step: None }
     }
@@ -123,13 +133,14 @@ impl EpisodeColumns {
 }
 
 impl StepTimes {
-    /// Returns the line of the step. `slots` is the largest number of episodes at a time.
-    pub fn line(&self, slots: u32) -> Value {
+    /// Returns the line of the step on a clock. `slots` is the largest number of episodes at a time.
+    pub fn line(&self, clock: Clock, slots: u32) -> Value {
         let memory = ProcessMemory::read();
         let EpisodeColumns { episode_starts, episode_seconds, episode_tokens, episode_tasks, episode_lanes } =
             &self.episodes;
         json!({
             "step": self.step,
+            "clock_started": clock.started_at(),
             "seconds": self.seconds,
             "learners": self.learners,
             "slots": slots,

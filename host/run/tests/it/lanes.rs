@@ -46,7 +46,7 @@ fn lanes_have_the_same_results_at_any_pace() {
 
     // A run without overlap is one lane, and records those of other schedules for simulations.
     workflow.try_run("sync", &["train.staleness=0", "train.steps=2"]).unwrap();
-    assert_eq!(read_costs(&workflow.path("sync")).unwrap().lanes.count(), 2);
+    assert_eq!(read_costs(&workflow.path("sync"), &[]).unwrap().lanes.count(), 2);
 
     let ending = run_with_delays(&workflow, "stopped", &[], 11, Some(2));
     assert_eq!(ending, RunEnding::Interrupted);
@@ -135,7 +135,7 @@ fn a_slow_learner_slows_its_own_team_alone() {
         assert_eq!(run.train(&StopRequest::default()).unwrap(), RunEnding::Done);
 
         // A simulation with the costs of the run has both lanes: they don't slow each other down.
-        let costs = read_costs(&workflow.path("run")).unwrap();
+        let costs = read_costs(&workflow.path("run"), &[]).unwrap();
         assert_eq!(costs.lanes.count(), 2);
         let both = Simulation::new(STEPS as u64, 2, &costs).seconds;
         let held = (0..2).map(|learner| costs.steps.iter().map(|step| step.train[learner]).sum::<f64>());

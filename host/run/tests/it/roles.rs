@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use pl_rollout::{Agreement, EventKind};
+use pl_run::plan::RunPlan;
 use pl_run::replay::{RecordedRun, Replayer};
+use pl_run::{CheckedWorkflow, DevicePreference, select_device};
 use pl_types::EpisodeId;
 
 use crate::support::{Workflow, host};
@@ -40,6 +42,18 @@ fn agents_may_use_an_untrained_policy() {
     assert_ne!(completions(&run, "own", 0), completions(&run, "own", 4));
     // A fresh adapter changes nothing, so that both begin with the same completions.
     assert_eq!(completions(&run, "untrained", 0), completions(&run, "own", 0));
+}
+
+#[test]
+fn the_plan_names_the_evaluation_that_alone_uses_a_policy() {
+    let more = "\npolicy plain { model = base; train = false }\n\
+                evaluate untrained { limit = 4; temperature = 0; roles { alto = plain } }\n";
+    let (workflow, host) = (Workflow::new("tree-l2.mas", more), host());
+    let checked = CheckedWorkflow::open(&host, &workflow.file, &[]).unwrap();
+    let device = select_device(&host, DevicePreference::Cpu).unwrap();
+    let plan = RunPlan::new(&host, &checked, device);
+    let plain = plan.policies.iter().find(|policy| policy.name == "plain").unwrap();
+    assert_eq!(plain.agents, ["alto in untrained"]);
 }
 
 /// Trained policies change places: each agent's completions are those of the other one's policy, also where the policies

@@ -145,7 +145,7 @@ fn a_folder_that_is_not_a_run_is_not_touched() {
     fs::create_dir(&root).unwrap();
     fs::write(root.join("cat.png"), "cat").unwrap();
     let message = resume(&root, &[]).unwrap_err().to_string();
-    assert!(message.contains("it has no workflow.json") && message.contains("--out"), "{message}");
+    assert!(message.contains("it has no workflow.json") && message.contains("name a folder"), "{message}");
     assert_eq!(files(&root).len(), 1);
     // A link is only of interest in a run.
     std::os::unix::fs::symlink("cat.png", root.join("link")).unwrap();

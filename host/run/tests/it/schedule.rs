@@ -239,7 +239,7 @@ fn steps_overlap_as_far_as_the_staleness_allows() {
     let first_end = plays.iter().map(|play| play.1).fold(f64::INFINITY, f64::min);
     assert!(plays.iter().all(|play| play.0 <= first_end), "{plays:?}");
     // The costs of each of two trees a step are there for simulations.
-    let costs = read_costs(&run).unwrap();
+    let costs = read_costs(&run, &[]).unwrap();
     assert_eq!((costs.slots, costs.steps.len()), (64, 4));
     assert!(
         costs.steps.iter().all(|step| step.episodes.len() == 2 && step.episodes.iter().all(|own| *own > 0.0))

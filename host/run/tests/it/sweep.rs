@@ -1,11 +1,16 @@
 //! Sweeps and comparisons of runs.
 
+use std::sync::{Arc, Mutex};
+
 use pl_run::compare::RunComparison;
+use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
 use pl_run::sweep::Sweep;
-use pl_run::{DevicePreference, Error, RunEnding, StopRequest, select_device};
+use pl_run::{
+    DevicePreference, Error, Host, NoProgress, Permissions, Progress, RunEnding, StopRequest, select_device,
+};
 use serde_json::json;
 
-use crate::support::{Workflow, host, metrics, parse};
+use crate::support::{EMBEDDED, Workflow, host, metrics, parse};
 
 fn sweep(workflow: &Workflow, given: &[&str]) -> Sweep {
     Sweep {
@@ -135,6 +140,45 @@ fn a_sweep_with_a_run_twice_does_not_start() {
         assert!(matches!(error, Error::Repetition(_)) && error.is_input(), "{error}");
         assert!(!twice.folder.exists());
     }
+}
+
+/// Progress that keeps the notices of runs.
+#[derive(Default)]
+struct RunNotices(Mutex<Vec<String>>);
+
+impl Progress for RunNotices {
+    fn start(&self, activity: Activity<'_>) -> Box<dyn Tracker> {
+        NoProgress.start(activity)
+    }
+
+    fn notice(&self, notice: &Notice) {
+        if matches!(notice, Notice::SweepRun { .. }) {
+            self.0.lock().unwrap().push(notice.to_string());
+        }
+    }
+
+    fn metrics(&self, _: &MetricsLine<'_>) {}
+}
+
+#[test]
+fn a_run_that_cannot_start_is_named_and_the_results_before_it_stay() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let model = crate::support::repository().join("tests/data/tiny");
+    let sweep = Sweep {
+        grid: vec![format!("base.source=[\"{}\", \"nope\"]", model.display()).parse().unwrap()],
+        seeds: vec![1],
+        ..sweep(&workflow, &[])
+    };
+    let notices = Arc::new(RunNotices::default());
+    let host = Host::new(EMBEDDED, notices.clone()).unwrap().with_permissions(Permissions::all());
+    let device = select_device(&host, DevicePreference::Cpu).unwrap();
+    let mut checked = sweep.check(&host).unwrap();
+    checked.run(&host, device, &StopRequest::default()).unwrap_err();
+    let notices = notices.0.lock().unwrap();
+    assert_eq!(notices.len(), 2);
+    assert!(notices[1].starts_with("run 2 of 2: "), "{notices:?}");
+    let finished: Vec<usize> = checked.results().unwrap().iter().map(|cell| cell.finished).collect();
+    assert_eq!(finished, [1, 0]);
 }
 
 #[test]

@@ -47,6 +47,9 @@ fn the_timings_have_the_evaluation_of_the_untrained_team() {
     let text = std::fs::read_to_string(run.join("timings.jsonl")).unwrap();
     let timings: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(timings.len(), 2, "a line for each step");
+    // Times of both are on one clock.
+    assert_eq!(timings[0]["clock_started"], timings[1]["clock_started"]);
+    assert!(chrono::DateTime::parse_from_rfc3339(timings[0]["clock_started"].as_str().unwrap()).is_ok());
     let evaluations = |line: &Value| -> Vec<(Option<u64>, f64)> {
         let parts = line["timeline"].as_array().unwrap().iter().filter(|part| part["part"] == "evaluate");
         parts.map(|part| (part["step"].as_u64(), part["start"].as_f64().unwrap())).collect()

@@ -28,7 +28,8 @@ fn every_kind_of_bad_request_gets_an_error_of_openai_s_form() {
     let invalid = "invalid_request_error";
     let post = |field: &str, value: Value| server.post(chat, &with(field, value));
     assert_error(&post("model", json!("gpt")), 404, "not_found_error", Some("model"), "`letters`, `broken`");
-    assert_error(&post("max_tokens", json!(1000)), 400, invalid, Some("max_tokens"), "at most 100");
+    assert_error(&post("max_tokens", json!(1000)), 400, invalid, Some("max_tokens"), "ask for at most");
+    assert_error(&post("top_k", json!(-5)), 400, invalid, Some("top_k"), "at least 1");
     assert_error(&post("n", json!(0)), 400, invalid, Some("n"), "at least 1");
     assert_error(&post("n", json!(1000)), 400, invalid, Some("n"), "at most 128");
     assert_error(&post("top_logprobs", json!(50)), 400, invalid, Some("top_logprobs"), "at most 20");
@@ -60,7 +61,11 @@ fn every_kind_of_bad_request_gets_an_error_of_openai_s_form() {
 
     let long = "x ".repeat(500);
     let body = json!({ "model": "letters", "prompt": long });
-    assert_error(&server.post("/v1/completions", &body), 400, invalid, Some("max_tokens"), "shorten it");
+    let answered = server.post("/v1/completions", &body);
+    // LiteLLM looks for these words.
+    let words = "this model's maximum context length is 100 tokens";
+    assert_error(&answered, 400, invalid, Some("prompt"), words);
+    assert_error(&answered, 400, invalid, Some("prompt"), "shorten it");
     for (prompt, param) in [(json!(""), "prompt"), (json!(["Hi", ""]), "prompt[1]")] {
         for stream in [false, true] {
             let body = json!({ "model": "letters", "prompt": prompt, "stream": stream });

@@ -156,6 +156,23 @@ fn streamed_tool_calls_come_whole_at_the_end() {
     let text =
         |event: &Value| event["choices"][0]["delta"]["content"].as_str().unwrap_or_default().to_owned();
     assert_eq!(events.iter().map(text).collect::<String>(), "");
+    // Clients append what deltas have.
+    let roles = |events: &[Value]| {
+        events.iter().filter(|event| event["choices"][0]["delta"].get("role").is_some()).count()
+    };
+    assert_eq!(roles(&events), 1);
+    assert!(events[1..].iter().all(|event| event["choices"][0]["delta"] != json!({})));
+}
+
+#[test]
+fn texts_are_streamed_although_the_request_offers_tools() {
+    let server = Server::start();
+    let events = server.post(PATH, &with_tools(json!({ "stream": true, "stop": ["text"] }))).events();
+    let text =
+        |event: &Value| event["choices"][0]["delta"]["content"].as_str().unwrap_or_default().to_owned();
+    let texts: Vec<String> = events.iter().map(text).filter(|text| !text.is_empty()).collect();
+    assert_eq!(texts, ["It is ", "3."]);
+    assert_eq!(events[events.len() - 1]["choices"][0]["finish_reason"], "stop");
 }
 
 #[test]

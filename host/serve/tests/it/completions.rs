@@ -51,6 +51,7 @@ fn without_a_limit_a_completion_has_at_most_16_tokens() {
     let answered = server.post(PATH, &body(&[1; 90]));
     assert_eq!(answered.status, 400);
     assert_eq!(answered.json()["error"]["code"], "context_length_exceeded");
+    assert_eq!(answered.json()["error"]["param"], "prompt", "the request has no `max_tokens`");
 }
 
 #[test]

@@ -79,6 +79,10 @@ impl Generate for Scripted {
             let reason = format!("token {id} is outside the model's vocabulary of 9999");
             return Err(GenerateError::Request { policy: request.policy, parameter: Some("prompt"), reason });
         }
+        if request.policy == CALLING && request.stop.iter().any(|stop| stop == "text") {
+            running.ended = true;
+            return Ok(vec![in_parts(&["It is ", "3."], &request)]);
+        }
         if request.policy == CALLING {
             running.ended = true;
             return Ok(request.seeds.iter().enumerate().map(|(index, _)| call(index, &request)).collect());
@@ -132,23 +136,37 @@ impl Generate for Scripted {
     }
 }
 
+/// Returns a completion that comes in parts of a token each.
+fn in_parts(parts: &[&str], request: &Request) -> Completion {
+    for (at, part) in parts.iter().enumerate() {
+        if let Some(listener) = &request.listener {
+            let (top, text, last) = (Vec::new(), (*part).to_owned(), at + 1 == parts.len());
+            let _ = listener.send(Chunk { index: 0, tokens: vec![1], logprobs: vec![-0.5], top, text, last });
+        }
+    }
+    completed(parts.concat(), parts.len(), Finish::Stop)
+}
+
 /// Returns a completion that is a tool call, or the beginning of one if the request has room for one token.
 fn call(index: usize, request: &Request) -> Completion {
     let is_cut = request.max_tokens == 1;
     let text = if is_cut { &CALL[..7] } else { CALL };
-    let (tokens, logprobs) = (vec![1], vec![-0.5]);
     if let Some(listener) = &request.listener {
-        let (tokens, logprobs, text) = (tokens.clone(), logprobs.clone(), text.to_owned());
+        let (tokens, logprobs, text) = (vec![1], vec![-0.5], text.to_owned());
         let _ = listener.send(Chunk { index, tokens, logprobs, top: Vec::new(), text, last: true });
     }
+    completed(text.to_owned(), 1, if is_cut { Finish::Length } else { Finish::Stop })
+}
+
+fn completed(text: String, count: usize, finish: Finish) -> Completion {
     Completion {
-        tokens,
-        logprobs,
+        tokens: vec![1; count],
+        logprobs: vec![-0.5; count],
         support: None,
         values: None,
         top: Vec::new(),
-        text: text.to_owned(),
-        finish: if is_cut { Finish::Length } else { Finish::Stop },
+        text,
+        finish,
         version: 3,
         version_changes: Vec::new(),
     }

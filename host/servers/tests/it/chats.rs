@@ -29,6 +29,17 @@ async fn chat(choice: Value) -> Result<pl_servers::ChatCompletion, pl_servers::S
 }
 
 #[tokio::test]
+async fn a_hosted_model_that_does_not_exist_ends_the_request() {
+    let server = Server::start(Script { chat: Value::Null, ..Script::default() }).await;
+    let mut config = config(&[&server]);
+    config.kind = ServerKind::OpenAi;
+    let (fleet, events) = connect(config, Vec::new()).await;
+    let error = fleet.unwrap().chat(&request()).await.unwrap_err();
+    assert!(error.to_string().contains("refused with status 404: no such model"), "{error}");
+    assert!(events.lock().unwrap().is_empty(), "the server works");
+}
+
+#[tokio::test]
 async fn completions_have_text_and_tool_calls() {
     let function = json!({ "name": "add", "arguments": "{\"a\": 1}" });
     let calls = json!([{ "id": "call_7", "type": "function", "function": function }]);

@@ -60,7 +60,7 @@ pub struct Script {
     pub weights: bool,
     /// Time that a completion takes.
     pub delay: Duration,
-    /// Answer to conversations.
+    /// Answer to conversations. Null: the server has no model for them.
     pub chat: Value,
 }
 
@@ -232,6 +232,7 @@ async fn answer(path: &str, body: &[u8], script: &Script, state: &State) -> Opti
                 ok(json!({ "results": [null] }))
             }
         }
+        "/v1/chat/completions" if script.chat.is_null() => refuse(404, "no such model"),
         "/v1/chat/completions" => ok(script.chat.clone()),
         "/inference/v1/generate" => {
             let model = body["model"].as_str().unwrap();

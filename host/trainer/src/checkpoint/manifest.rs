@@ -185,15 +185,6 @@ fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// Returns the state of the run in a checkpoint, as it was given to [`super::Checkpoints::save`]. Loads no
-/// weights.
-///
-/// # Errors
-/// If the checkpoint is unfinished or damaged.
-pub fn read_state(checkpoint: &Path) -> Result<Value, Error> {
-    Ok(Manifest::read(checkpoint)?.state)
-}
-
 /// Syncs every file below `folder` and the folders themselves, and adds each file's digest to `files`.
 fn sync_and_digest(
     root: &Path,

@@ -335,10 +335,8 @@ fn a_manifest_that_is_a_pipe_or_huge_is_not_read() {
             } else {
                 make_sparse(&file, LARGEST_MANIFEST + 1);
             }
-            for error in [trainer.load(&path).unwrap_err(), read_state(&path).unwrap_err()] {
-                let message = error.to_string();
-                assert!(message.contains(name) && message.contains(problem), "{message}");
-            }
+            let message = trainer.load(&path).unwrap_err().to_string();
+            assert!(message.contains(name) && message.contains(problem), "{message}");
         }
         fs::remove_file(&file).unwrap();
         fs::write(&file, whole).unwrap();

@@ -17,6 +17,7 @@ use crate::loss::{TokenInputs, k3};
 use crate::metrics::PassSums;
 use crate::objective::{
     ObjectiveInputs, has_kl_in_loss, has_planned_correction, needs_sequence_ratio, objective_loss,
+    trains_without_advantage,
 };
 use crate::packing::PackedBatch;
 use crate::plan::{MiniBatch, PlannedBatch, PlannedSequence};
@@ -128,7 +129,7 @@ impl Learner {
         let sequence_log_ratios = self.sequence_log_ratios(columns, &input)?;
         let entropy_slopes = self.entropy_slopes(columns, &tokens)?;
         let options = HeadOptions {
-            entropy: mini_batch.epoch == 0,
+            entropy: mini_batch.epoch == 0 || entropy_slopes.is_some(),
             entropy_slopes: entropy_slopes.as_ref(),
             chunk: head::CHUNK,
             unembed_gradient: self.gradients.weights.as_ref().and_then(|own| own.unembed().tensor()),
@@ -163,9 +164,16 @@ impl Learner {
             &output.hidden_gradient,
             &mut measurements,
         )?;
-        measurements.entropy = output.entropy;
+        if let (Some(slopes), Some(entropy)) = (&entropy_slopes, &output.entropy) {
+            measurements.add_to_loss(&slopes.f_mul(entropy)?)?;
+        }
+        measurements.entropy = output.entropy.filter(|_| mini_batch.epoch == 0);
         let has_gradient = |policy: usize| !self.policies[policy].warms_up_critic(planned.step);
-        measured.add(mini_batch.epoch, columns, &measurements, has_gradient)?;
+        let trains_dropped = |policy: usize| {
+            let policy = &self.policies[policy];
+            policy.critic.is_some() || trains_without_advantage(&policy.training.objective)
+        };
+        measured.add(mini_batch.epoch, columns, &measurements, has_gradient, trains_dropped)?;
         let is_trained = columns.policy_indices.iter().any(|&policy| has_gradient(policy));
         Ok(is_trained.then_some((tokens.rows, output.hidden_gradient)))
     }

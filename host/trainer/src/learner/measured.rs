@@ -1,5 +1,7 @@
 //! Measurements of an update: the sums of its metrics and, if they are recorded, the numbers of each token.
 
+use std::collections::BTreeSet;
+
 use pl_types::{Clipping, TrainedCompletion};
 use serde::{Deserialize, Serialize};
 use tch::{Kind, TchError, Tensor};
@@ -16,6 +18,8 @@ pub(super) struct Measured {
     pub sums: Vec<PassSums>,
     /// Number of optimiser steps that each policy has taken.
     pub optimizer_steps: Vec<u32>,
+    /// Indices of the sequences that had a gradient in some pass: those that a correction did not drop in all of them.
+    pub trained: BTreeSet<usize>,
     /// Passes over completions, in the order in which they ran. `None` if they are not recorded.
     passes: Option<Vec<Pass>>,
 }
@@ -41,6 +45,7 @@ impl Measured {
         Measured {
             sums: vec![PassSums::default(); policies],
             optimizer_steps: vec![0; policies],
+            trained: BTreeSet::new(),
             passes: record_tokens.then(Vec::new),
         }
     }
@@ -50,21 +55,31 @@ impl Measured {
         for (sums, other) in self.sums.iter_mut().zip(&other.sums) {
             sums.merge(other);
         }
+        self.trained.extend(other.trained);
         if let (Some(passes), Some(other)) = (&mut self.passes, other.passes) {
             passes.extend(other);
         }
     }
 
-    /// Adds the tokens of a packed batch of an epoch. `is_trained` is false for policies that the pass does not change.
+    /// Adds the tokens of a packed batch of an epoch. `is_trained` is false for policies that the pass does not change, and
+    /// `trains_dropped` true for those that completions dropped by a correction train, too.
     pub fn add(
         &mut self,
         epoch: u32,
         columns: &TokenColumns,
         measurements: &TokenMeasurements,
         is_trained: impl Fn(usize) -> bool,
+        trains_dropped: impl Fn(usize) -> bool,
     ) -> Result<(), TchError> {
+        let weights = measurements.importance_weights(columns.policy_indices.len())?;
+        for (&sequence, rows) in columns.sequences.iter().zip(&columns.completions) {
+            let has_gradient = |row: usize| columns.advantages[row] != 0.0 && weights[row] != Some(0.0);
+            if trains_dropped(columns.policy_indices[rows.start]) || rows.clone().any(has_gradient) {
+                self.trained.insert(sequence);
+            }
+        }
         if let Some(passes) = &mut self.passes {
-            let tokens = TokenNumbers::new(columns, measurements)?;
+            let tokens = TokenNumbers::new(measurements, &weights)?;
             for (&sequence, rows) in columns.sequences.iter().zip(&columns.completions) {
                 let policy = columns.policy_indices[rows.start];
                 let weights: Option<Vec<f32>> = tokens.weights[rows.clone()].iter().copied().collect();
@@ -80,7 +95,7 @@ impl Measured {
                 });
             }
         }
-        measurements.add_to(&columns.policy_indices, &self.optimizer_steps, &mut self.sums)
+        measurements.add_to(&columns.policy_indices, &weights, &self.optimizer_steps, &mut self.sums)
     }
 
     /// Returns the sums and the records of all completions of the update, by key and epoch. `kl_coefficient` is that of a
@@ -152,15 +167,10 @@ struct TokenNumbers {
 }
 
 impl TokenNumbers {
-    fn new(columns: &TokenColumns, measurements: &TokenMeasurements) -> Result<TokenNumbers, TchError> {
+    fn new(measurements: &TokenMeasurements, weights: &[Option<f64>]) -> Result<TokenNumbers, TchError> {
         let floats = |tensor: &Tensor| Vec::<f32>::try_from(tensor.f_to_kind(Kind::Float)?);
         let all = |chunks: &[Tensor]| floats(&Tensor::f_cat(chunks, 0)?);
         let (clipped, dual) = (all(&measurements.clipped)?, all(&measurements.dual_clipped)?);
-        let mut weights = vec![None; columns.policy_indices.len()];
-        for (first, own) in &measurements.weights {
-            let rows = weights.iter_mut().skip(*first as usize);
-            rows.zip(floats(own)?).for_each(|(weight, value)| *weight = Some(value));
-        }
         let bound = |(clipped, dual): (f32, f32)| match (clipped != 0.0, dual != 0.0) {
             (_, true) => Clipping::Dual,
             (true, false) => Clipping::Range,
@@ -170,7 +180,7 @@ impl TokenNumbers {
             logprobs: all(&measurements.logp)?,
             entropies: measurements.entropy.as_ref().map(floats).transpose()?,
             clipped: clipped.into_iter().zip(dual).map(bound).collect(),
-            weights,
+            weights: weights.iter().map(|weight| weight.map(|weight| weight as f32)).collect(),
         })
     }
 }

@@ -16,10 +16,10 @@ use super::*;
 use crate::aggregation::{CompletionCounts, token_weight};
 use crate::fixtures::{
     adapter, close, config, objective, optimizer, plain_distributions, plain_logprobs, policy_to_train,
-    sampled_from, train, training, transition, weights,
+    same_bits, sampled_from, train, training, transition, weights,
 };
 use crate::loss::TokenInputs;
-use crate::objective::{ObjectiveInputs, objective_loss};
+use crate::objective::{ObjectiveInputs, has_kl_in_loss, objective_loss};
 use crate::preparation::TurnOutcome;
 
 /// One objective of each kind, by name.
@@ -198,6 +198,7 @@ fn plain_loss(
         let mean = (logp.detach() - &old_logp).mean(Kind::Float).expand_as(&logp);
         let [reference, correction] =
             [&targets.reference_logprobs, &targets.correction].map(|own| own.as_deref().map(column));
+        let reference = reference.filter(|_| has_kl_in_loss(objective));
         let inputs = ObjectiveInputs {
             tokens: TokenInputs {
                 logp: &logp,
@@ -233,9 +234,7 @@ fn gradients_of_all_objectives_equal_plain_autograd() {
         let loss = plain_loss(&learner, &config, &weights, &reference, &transitions);
         loss.backward();
         let metrics = first_step(&mut learner, &transitions).remove(0);
-        if objective.entropy == 0.0 {
-            assert!((metrics.loss - loss.double_value(&[])).abs() < 1e-5, "{name}");
-        }
+        assert!((metrics.loss - loss.double_value(&[])).abs() < 1e-5, "{name}");
         for ((tensor, got), (_, parameter)) in
             gradients(&learner.policies()[0]).iter().zip(reference.parameters())
         {
@@ -351,6 +350,60 @@ fn the_reference_of_an_adapter_is_its_base_or_its_start() {
     let second = first_step(&mut learner, &transitions).remove(0).reference_kl.unwrap();
     // Both are relative to the log-probabilities of sampling, which stay the same.
     assert!((first - second).abs() < 1e-9, "{first} and {second}");
+}
+
+/// Weights of the correction are known before the update, or only in it.
+#[test]
+fn an_update_whose_completions_were_all_dropped_changes_nothing() {
+    let config = config(true);
+    let weights = weights(&config, 45);
+    let adapter = adapter(&config, 24);
+    let transitions = transitions(&config, &weights, &adapter, 0);
+    let all = objectives();
+    let bounds = |low: f64, high: f64, mut objective: Objective| {
+        (objective.correction_low, objective.correction_high) = (low, high);
+        objective
+    };
+    let recomputed = Objective { old_logprobs: OldLogprobs::Recompute, ..all["grpo"] };
+    let planned = Objective { correction: Correction::SequenceMask, ..recomputed };
+    for (name, objective) in [("planned", planned), ("icepop", all["icepop"]), ("mask", all["sequence_mask"])]
+    {
+        let run = |objectives: &[Objective]| {
+            let decay = Optimizer { weight_decay: 0.1, ..new_policy(0, &objective).training.optimizer };
+            let new = |objective| {
+                let new = new_policy(0, objective);
+                let training = PolicyTraining { optimizer: decay, ..new.training };
+                NewPolicy { training, ..new }
+            };
+            let policies = vec![(new(&objectives[0]), adapter.copy())];
+            let mut learner =
+                Learner::adapters(config.clone(), weights.shallow(), policies, settings(64)).unwrap();
+            let mut metrics = Vec::new();
+            for objective in objectives {
+                learner.policies[0].training.objective = *objective;
+                metrics.extend(first_step(&mut learner, &transitions));
+            }
+            let state = learner.policies()[0].optimizer.state();
+            let parameters = learner.policies()[0].optimizer.parameters();
+            let all: Vec<_> = parameters.map(|(name, t)| (name.to_owned(), t.copy())).chain(state).collect();
+            (metrics, all)
+        };
+        let (kept, dropped) = (bounds(0.0, 1e9, objective), bounds(1e8, 1e9, objective));
+        let (metrics, state) = run(&[kept, dropped]);
+        let of =
+            |own: &UpdateMetrics| (own.optimizer_steps, own.skipped_steps, own.version, own.trained_tokens);
+        assert_eq!(of(&metrics[0]), (1, 0, 1, metrics[0].trained_tokens), "{name}");
+        assert!(metrics[0].trained_tokens > 0, "{name}");
+        assert_eq!(of(&metrics[1]), (0, 0, 1, 0), "{name}");
+        assert_eq!((metrics[1].effective_sample_size, metrics[1].grad_norm), (Some(0.0), 0.0), "{name}");
+        // Momentum and weight decay move nothing either.
+        assert!(same_bits(&state, &run(&[kept]).1), "{name}");
+        // If a part is dropped, its tokens alone don't count.
+        if objective.correction == Correction::SequenceMask {
+            let (some, _) = run(&[bounds(0.98, 1.05, objective)]);
+            assert!((1..metrics[0].trained_tokens).contains(&some[0].trained_tokens), "{name}: {some:?}");
+        }
+    }
 }
 
 #[test]

@@ -254,7 +254,9 @@ fn divergences_lower_the_rewards_of_tokens() {
     };
     close(&prepared.targets[1].advantages, &[1.625, 1.75, 1.875]);
     close(&prepared.targets[0].advantages, &[1.0 - 0.25 + 1.625, 1.0 - 0.125 + 1.625]);
-    assert!(prepared.targets.iter().all(|own| own.reference_logprobs.is_none()));
+    // The record of the tokens has them in both cases.
+    let reference = prepared.targets[2].reference_logprobs.as_ref().unwrap();
+    assert!(reference.iter().zip(&transitions[2].logprobs).all(|(own, logp)| *own == logp - 0.25));
     // A group's returns have the penalties of whole completions.
     let grouped = Objective { advantage: Advantage::Group, baseline: Baseline::Mean, ..reinforce_pp };
     let grouped = Objective { returns: Returns::Step, ..grouped };

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use pl_record::ProcessClock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -14,16 +15,18 @@ use crate::logs::{self, Log};
 const ROLLOUTS: u32 = 1;
 const TRAINING: u32 = 2;
 
-/// Seconds between the processes of a resumed run: the time that passed between them is not recorded.
+/// Seconds that are shown between the processes of a resumed run, however long it stood still.
 const RESUME_GAP: f64 = 1.0;
 
 /// Times in `timings.jsonl` are rounded to milliseconds.
 const ROUNDING: f64 = 0.002;
 
-/// Line of `timings.jsonl`. Those of earlier versions have no timeline or no learners.
+/// Line of `timings.jsonl`. Those of earlier versions have no timeline, no learners or no start of the clock.
 #[derive(Deserialize)]
 struct Line {
     step: u64,
+    /// Moment at which the clock of its process started.
+    clock_started: Option<String>,
     #[serde(default)]
     seconds: Seconds,
     #[serde(default)]
@@ -33,10 +36,15 @@ struct Line {
 }
 
 impl Line {
-    /// Returns the end of the step's updates.
-    fn trained_until(&self) -> f64 {
+    fn clock(&self) -> ProcessClock {
         let train = self.timeline.iter().find(|part| part.part == "train");
-        train.map_or(0.0, |train| train.end)
+        let trained = train.map_or(0.0, |train| train.end);
+        ProcessClock { started: self.clock_started.clone(), trained }
+    }
+
+    /// Returns true if the line is of another process than that of the line before.
+    fn is_after_resume(&self, before: &Line) -> bool {
+        self.clock().is_after_resume(&before.clock())
     }
 }
 
@@ -115,19 +123,16 @@ impl Timeline {
         self.events.extend([name(ROLLOUTS, "rollouts"), name(TRAINING, "training")]);
         let mut rollouts: Vec<Rollout> = Vec::new();
         let mut learners: Vec<String> = Vec::new();
-        let (mut shift, mut last_trained, mut latest) = (0.0, 0.0, 0.0_f64);
+        let (mut shift, mut latest) = (0.0, 0.0_f64);
         for (index, line) in lines.iter().enumerate() {
-            let train = line.timeline.iter().find(|part| part.part == "train");
-            if train.is_some_and(|train| train.end < last_trained) {
-                // Another process, whose clock starts anew.
+            if index.checked_sub(1).is_some_and(|before| line.is_after_resume(&lines[before])) {
                 shift = latest + RESUME_GAP;
             }
             for part in &line.timeline {
                 let (start, end) = (shift + part.start, shift + part.end);
                 latest = latest.max(end);
                 if part.part == "train" {
-                    last_trained = part.end;
-                    let next = lines.get(index + 1).filter(|next| next.trained_until() >= part.end);
+                    let next = lines.get(index + 1).filter(|next| !next.is_after_resume(line));
                     let next = next.map_or(&[][..], |next| &next.learners);
                     self.add_update(line, next, shift, (start, end), &mut learners);
                     continue;
@@ -282,6 +287,25 @@ mod tests {
         let names: Vec<&str> =
             timeline.events.iter().filter_map(|event| event["args"]["name"].as_str()).collect();
         assert_eq!(names, ["rollouts", "training", "a, b", "c", "rollouts 1", "rollouts 2"]);
+    }
+
+    /// Every process ends its first update later than the one before it.
+    #[test]
+    fn a_resumed_run_goes_on_after_the_last_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = |step: u64, clock: &str, end: f64| {
+            json!({"step": step, "clock_started": clock, "timeline": [
+                {"part": "play", "start": 0.0, "end": 1.0}, {"part": "train", "start": 1.0, "end": end},
+            ]})
+        };
+        let (first, second) = ("2026-01-01T10:00:00.000Z", "2026-01-01T12:00:00.000Z");
+        let lines = [line(1, first, 2.0), line(2, second, 3.0), line(3, "2026-01-02T12:00:00.000Z", 4.0)];
+        std::fs::write(folder.path().join("timings.jsonl"), lines.map(|line| format!("{line}\n")).concat())
+            .unwrap();
+        let all = spans(&Timeline::read(folder.path()).unwrap());
+        let rollouts: Vec<(u64, u64)> =
+            all.iter().filter(|own| own.0 == 1).map(|own| (own.1, own.3 / 1_000_000)).collect();
+        assert_eq!(rollouts, [(0, 0), (0, 3), (0, 7)]);
     }
 
     /// The weights of step 2 are made ready before the evaluation after step 1, which plays with them, and times are rounded.

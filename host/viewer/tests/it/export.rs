@@ -6,11 +6,12 @@ use std::process::{Command, Stdio};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
+use pl_record::{TraceFile, Traces};
 use pl_testing::{Requirement, skip_or_fail};
 use pl_viewer::{Error, ExportFormat, export};
 use serde_json::{Value, json};
 
-use crate::recorded::{HOSTILE, Letters, TOOL_CALL, example, ids, tool_calls, trees_of_tool_calls};
+use crate::recorded::{HOSTILE, Letters, TOOL_CALL, example, flat, ids, tool_calls, trees_of_tool_calls};
 
 fn lines(run: &Path, format: ExportFormat) -> Vec<Value> {
     let mut out = Vec::new();
@@ -25,10 +26,12 @@ fn lines(run: &Path, format: ExportFormat) -> Vec<Value> {
 fn episodes_examples_and_preferences_have_their_columns() {
     let runs = tempfile::tempdir().unwrap();
     let run = example(runs.path(), "math", 0);
+    let evaluated = TraceFile { step: 2, evaluation: Some("test".to_owned()) };
+    Traces::for_run(&run).write(&evaluated, &[flat("test", 2, 0, 0, "held out", 1.0)]).unwrap();
     let episodes = lines(&run, ExportFormat::Episodes);
-    assert_eq!(episodes.len(), 5);
+    assert_eq!(episodes.len(), 6);
     assert_eq!(episodes[1]["visits"][0]["branches"][0]["turns"][0]["text"], HOSTILE);
-    // Neither the failed attempt nor the unsolved evaluation.
+    // Neither the failed attempt nor the evaluation, although it was solved.
     let examples = lines(&run, ExportFormat::Examples);
     let completions: Vec<&Value> = examples.iter().map(|line| &line["completion"]).collect();
     assert_eq!(completions, [HOSTILE, "candidate 2", "eight"]);

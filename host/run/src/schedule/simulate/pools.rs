@@ -8,7 +8,7 @@
 use distrs::Normal;
 use serde::Serialize;
 
-use super::{RunCosts, Simulation, StepCosts};
+use super::{EvaluationCosts, RunCosts, Simulation, StepCosts};
 use crate::schedule::lanes::Lanes;
 
 /// Slots of a device. Only rounding depends on it.
@@ -63,12 +63,17 @@ impl PhaseCosts {
             tasks: Vec::new(),
             lanes: Vec::new(),
             train: vec![0.0],
-            evaluate: 0.0,
             publish: 0.0,
         };
         let slots = (SLOTS * devices) as usize;
-        let costs =
-            RunCosts { slots, contention: 0.0, steps: vec![costs], policies: Vec::new(), lanes: Lanes::ONE };
+        let costs = RunCosts {
+            slots,
+            contention: 0.0,
+            steps: vec![costs],
+            policies: Vec::new(),
+            lanes: Lanes::ONE,
+            evaluations: EvaluationCosts::default(),
+        };
         let rollout = Simulation::new(1, 0, &costs).seconds;
         let train = self.train.iter().sum::<f64>() * f64::from(self.devices) / f64::from(devices);
         self.wake + rollout + self.sleep + train + self.other
@@ -160,12 +165,18 @@ impl PhaseCosts {
             tasks: Vec::new(),
             lanes: Vec::new(),
             train: train.clone(),
-            evaluate: 0.0,
             publish: 0.0,
         };
         let slots = (SLOTS * split.rollout) as usize;
         let steps = (1..=steps).map(step).collect();
-        RunCosts { slots, contention: 0.0, steps, policies: Vec::new(), lanes: Lanes::ONE }
+        RunCosts {
+            slots,
+            contention: 0.0,
+            steps,
+            policies: Vec::new(),
+            lanes: Lanes::ONE,
+            evaluations: EvaluationCosts::default(),
+        }
     }
 
     /// Lengths of a step's episodes, as many as [`PhaseCosts::devices`] have slots. The longest takes

@@ -2,21 +2,25 @@
 
 use std::path::Path;
 
+use pl_record::{ProcessClock, read_jsonl};
 use serde::Deserialize;
 
 use super::contention::{RecordedEpisode, contention, seconds_alone};
-use super::{RunCosts, StepCosts};
+use super::{EvaluationCosts, RunCosts, StepCosts};
 use crate::error::Error;
+use crate::evaluation::mean;
 use crate::progress::StepSeconds;
 use crate::schedule::lanes::Lanes;
 
-/// Reads the costs of a run's finished steps.
+/// Reads the costs of a run's finished steps, for a run whose evaluations have some intervals in steps. Each of its evaluations
+/// takes as long as those of the run did in the mean.
 ///
 /// # Errors
 /// [`Error::Costs`] if the folder has no timings of a finished step, or they can't be read.
-pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
+pub fn read_costs(run: &Path, every: &[u32]) -> Result<RunCosts, Error> {
     #[derive(Deserialize)]
     struct Line {
+        clock_started: Option<String>,
         seconds: StepSeconds,
         #[serde(default)]
         slots: usize,
@@ -44,23 +48,21 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
         lane: usize,
     }
     let path = run.join("timings.jsonl");
-    let failed = |problem: String| Error::Costs { path: path.clone(), problem };
-    let text = std::fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
-    let mut lines = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let line: Line =
-            serde_json::from_str(line).map_err(|error| failed(format!("line {}: {error}", index + 1)))?;
-        lines.push(line);
-    }
+    let failed = |problem: String| Error::Costs { problem };
+    let mut lines: Vec<Line> = read_jsonl(&path).map_err(|error| failed(error.to_string()))?;
     // Runs of earlier versions have no times of episodes: a step is one episode then.
     let has_episodes = lines.iter().all(|line| line.slots > 0);
     let slots = lines.iter().map(|line| if has_episodes { line.slots } else { 1 }).max();
-    let slots = slots.ok_or_else(|| failed("the run has not finished a step".to_owned()))?;
+    let slots =
+        slots.ok_or_else(|| failed(format!("{}: the run has not finished a step", path.display())))?;
     let of_last = lines.last().map(|line| line.learners.as_slice()).unwrap_or_default();
     let policies = of_last.iter().map(|learner| learner.policies.clone()).collect();
     let lanes = of_last.iter().map(|learner| learner.lane).collect();
     let recorded = lines.iter().map(|line| RecordedStep {
-        trained: line.learners.first().map_or(0.0, |learner| learner.start),
+        clock: ProcessClock {
+            started: line.clock_started.clone(),
+            trained: line.learners.first().map_or(0.0, |learner| learner.start),
+        },
         episodes: line
             .episode_starts
             .iter()
@@ -90,29 +92,32 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
             [] => vec![line.seconds.train],
             learners => learners.iter().map(|learner| learner.seconds).collect(),
         },
-        evaluate: line.seconds.evaluate,
         publish: line.seconds.publish,
     };
+    let evaluated = lines.iter().flat_map(|line| [line.seconds.baseline, line.seconds.evaluate]);
+    let seconds = mean(evaluated.filter(|seconds| *seconds > 0.0));
+    let evaluations = EvaluationCosts { seconds, every: every.to_vec() };
     let steps = lines.into_iter().map(costs).collect();
-    Ok(RunCosts { slots, contention, steps, policies, lanes: Lanes::of_learners(lanes) })
+    Ok(RunCosts { slots, contention, steps, policies, lanes: Lanes::of_learners(lanes), evaluations })
 }
 
 /// Times of a step on the clock of the process that played it.
 struct RecordedStep {
-    /// Start of the first learner's update.
-    trained: f64,
+    /// With the start of the first learner's update.
+    clock: ProcessClock,
     episodes: Vec<RecordedEpisode>,
 }
 
 /// Returns the contention of the episodes of a run's steps, and the seconds that each would have taken alone.
 fn without_contention(mut steps: Vec<RecordedStep>) -> (f64, Vec<Vec<f64>>) {
     // The clock of a resumed run starts again.
-    let (mut offset, mut last, mut end) = (0.0, 0.0, 0.0f64);
-    for RecordedStep { trained, episodes } in &mut steps {
-        if *trained < last {
+    let (mut offset, mut end) = (0.0, 0.0f64);
+    let mut last: Option<&ProcessClock> = None;
+    for RecordedStep { clock, episodes } in &mut steps {
+        if last.is_some_and(|last| clock.is_after_resume(last)) {
             offset = end;
         }
-        last = *trained;
+        last = Some(clock);
         for episode in episodes {
             (episode.start, episode.end) = (episode.start + offset, episode.end + offset);
             end = end.max(episode.end);
@@ -128,12 +133,28 @@ fn without_contention(mut steps: Vec<RecordedStep>) -> (f64, Vec<Vec<f64>>) {
 mod tests {
     use super::*;
 
+    /// Whichever steps of the recorded run had one, and the untrained team.
+    #[test]
+    fn an_evaluation_takes_the_mean_of_those_that_were_measured() {
+        let run = tempfile::tempdir().unwrap();
+        let seconds = [(4.0, 0.0), (0.0, 0.0), (0.0, 2.0)].map(|(baseline, evaluate)| {
+            let own =
+                serde_json::json!({ "play": 1.0, "train": 1.0, "baseline": baseline, "evaluate": evaluate });
+            serde_json::json!({ "seconds": own }).to_string()
+        });
+        std::fs::write(run.path().join("timings.jsonl"), seconds.map(|line| line + "\n").concat()).unwrap();
+        let costs = read_costs(run.path(), &[10, 0]).unwrap();
+        assert_eq!(costs.evaluations, EvaluationCosts { seconds: 3.0, every: vec![10, 0] });
+    }
+
     /// Steps that play beside each other may start in any order; a process that goes on with a run starts its clock again.
     #[test]
     fn the_contention_of_steps_is_that_of_all_that_play_at_a_time() {
         let episode = |start, end| RecordedEpisode { start, end, tokens: (end - start) * 10.0 };
-        let step =
-            |trained, episodes: &[RecordedEpisode]| RecordedStep { trained, episodes: episodes.to_vec() };
+        let step = |trained, episodes: &[RecordedEpisode]| RecordedStep {
+            clock: ProcessClock { started: None, trained },
+            episodes: episodes.to_vec(),
+        };
         let overlapping = [step(4.0, &[episode(0.2, 4.0)]), step(6.0, &[episode(0.1, 2.0)])];
         let seconds = |steps: Vec<RecordedStep>| {
             let all: Vec<RecordedEpisode> = steps.iter().flat_map(|step| step.episodes.clone()).collect();
@@ -145,5 +166,14 @@ mod tests {
         let (found, overlapping) = seconds(resumed);
         assert!((found[0] - 4.0).abs() < 1e-12 && (found[1] - 1.0).abs() < 1e-12, "{found:?}");
         assert!(overlapping[0] <= 4.0);
+        // Its first update may begin later than the last one of the process before it.
+        let slow = RecordedEpisode { tokens: 20.0, ..episode(0.0, 4.0) };
+        let step = |started: &str, episodes: &[RecordedEpisode]| {
+            let clock = ProcessClock { started: Some(started.to_owned()), trained: 4.0 };
+            RecordedStep { clock, episodes: episodes.to_vec() }
+        };
+        let (found, overlapping) =
+            seconds(vec![step("first", &[slow]), step("second", &[slow, episode(10.0, 12.0)])]);
+        assert!((found[0] - 4.0).abs() < 1e-12 && overlapping[0] < 3.0, "{found:?} {overlapping:?}");
     }
 }

@@ -12,23 +12,17 @@ fn simulate(steps: u64, staleness: u64, costs: &[StepCosts]) -> Simulation {
         steps: costs.to_vec(),
         policies: Vec::new(),
         lanes: Lanes::ONE,
+        evaluations: EvaluationCosts::default(),
     };
     Simulation::new(steps, staleness, &costs)
 }
 
-fn step(rollout: f64, train: f64, evaluate: f64) -> StepCosts {
-    StepCosts {
-        episodes: vec![rollout],
-        tasks: vec![0],
-        lanes: Vec::new(),
-        train: vec![train],
-        evaluate,
-        publish: 0.0,
-    }
+fn step(rollout: f64, train: f64) -> StepCosts {
+    StepCosts { episodes: vec![rollout], tasks: vec![0], lanes: Vec::new(), train: vec![train], publish: 0.0 }
 }
 
 fn constant(rollout: f64, train: f64) -> [StepCosts; 1] {
-    [step(rollout, train, 0.0)]
+    [step(rollout, train)]
 }
 
 fn rollout(costs: &StepCosts) -> f64 {
@@ -46,14 +40,33 @@ fn worked_examples() {
     // The first rollouts, then all updates without a pause.
     assert_eq!(simulate(4, 1, &constant(2.0, 3.0)).seconds, 14.0);
     // One slow step of rollouts: a larger staleness plays it earlier.
-    let costs: Vec<StepCosts> = [1.0, 1.0, 1.0, 7.0, 1.0, 1.0].map(|rollout| step(rollout, 2.0, 0.0)).into();
+    let costs: Vec<StepCosts> = [1.0, 1.0, 1.0, 7.0, 1.0, 1.0].map(|rollout| step(rollout, 2.0)).into();
     assert_eq!(simulate(6, 1, &costs).seconds, 18.0);
     assert_eq!(simulate(6, 3, &costs).seconds, 16.0);
     // Half a second before each step in which nothing starts.
-    let published = [StepCosts { publish: 0.5, ..step(3.0, 2.0, 0.0) }];
+    let published = [StepCosts { publish: 0.5, ..step(3.0, 2.0) }];
     assert_eq!((simulate(4, 0, &published).seconds, simulate(4, 1, &published).seconds), (22.0, 16.0));
-    let evaluated = [step(3.0, 2.0, 1.0)];
-    assert_eq!(simulate(4, 0, &evaluated).seconds, 24.0);
+}
+
+/// Evaluations are those of the workflow, however long its run is.
+#[test]
+fn evaluations_are_due_at_the_start_at_their_intervals_and_at_the_end() {
+    let seconds = |steps, staleness, every: &[u32]| {
+        let evaluations = EvaluationCosts { seconds: 1.0, every: every.to_vec() };
+        let (steps_costs, policies, lanes) = (constant(3.0, 2.0).to_vec(), Vec::new(), Lanes::ONE);
+        let costs = RunCosts { slots: 1, contention: 0.0, steps: steps_costs, policies, lanes, evaluations };
+        Simulation::new(steps, staleness, &costs).seconds
+    };
+    assert_eq!(seconds(4, 0, &[]), 20.0);
+    assert_eq!(seconds(4, 0, &[0]), 20.0);
+    assert_eq!(seconds(4, 0, &[1]), 25.0);
+    // After steps 0, 2 and 4; after 0, 3 and 4; after 0, 2, 3 and 4; after 0 and 4.
+    assert_eq!(
+        [seconds(4, 0, &[2]), seconds(4, 0, &[3]), seconds(4, 0, &[2, 3]), seconds(4, 0, &[10])],
+        [23.0, 23.0, 24.0, 22.0]
+    );
+    // At the start and at the end, beside nothing else.
+    assert_eq!(seconds(4, 1, &[10]), 16.0);
 }
 
 #[test]
@@ -67,11 +80,11 @@ fn a_straggler_does_not_hold_up_the_next_step() {
             tasks: vec![0, 1],
             lanes: Vec::new(),
             train: vec![1.0],
-            evaluate: 0.0,
             publish: 0.0,
         }],
         policies: Vec::new(),
         lanes: Lanes::ONE,
+        evaluations: EvaluationCosts::default(),
     };
     let seconds = |staleness| Simulation::new(4, staleness, &costs).seconds;
     assert_eq!(seconds(0), 36.0);
@@ -89,7 +102,6 @@ fn episodes_slow_each_other_down() {
         tasks: vec![0, 1],
         lanes: Vec::new(),
         train: vec![1.0],
-        evaluate: 0.0,
         publish: 0.0,
     }];
     let costs = |slots| RunCosts {
@@ -98,6 +110,7 @@ fn episodes_slow_each_other_down() {
         steps: steps.clone(),
         policies: Vec::new(),
         lanes: Lanes::ONE,
+        evaluations: EvaluationCosts::default(),
     };
     // The sum of both, however many play at a time.
     assert_eq!(Simulation::new(1, 0, &costs(1)).seconds, 7.0);
@@ -115,7 +128,6 @@ fn learners_have_a_pace_of_their_own() {
         tasks: vec![0],
         lanes: Vec::new(),
         train: train.into(),
-        evaluate: 0.0,
         publish: 0.0,
     };
     let policies = vec![vec!["small".to_owned()], vec!["large".to_owned()]];
@@ -125,6 +137,7 @@ fn learners_have_a_pace_of_their_own() {
         steps: vec![step([1.0, 5.0]), step([5.0, 1.0])],
         policies,
         lanes: Lanes::ONE,
+        evaluations: EvaluationCosts::default(),
     };
     assert_eq!(Simulation::new(6, 0, &costs).seconds, 36.0);
     // The first rollout, then 18 seconds of updates for each learner.
@@ -134,11 +147,8 @@ fn learners_have_a_pace_of_their_own() {
     let saved = |checkpoint_every| Simulation::of(schedule.clone(), checkpoint_every, 5, &costs).seconds;
     assert_eq!((saved(2), saved(1)), (19.0, 31.0));
     // Evaluations stop all learners.
-    let evaluated = RunCosts {
-        steps: costs.steps.iter().map(|own| StepCosts { evaluate: 1.0, ..own.clone() }).collect(),
-        ..costs
-    };
-    assert_eq!(Simulation::new(6, 5, &evaluated).seconds, 37.0);
+    let evaluations = EvaluationCosts { seconds: 1.0, every: vec![1] };
+    assert_eq!(Simulation::new(6, 5, &RunCosts { evaluations, ..costs }).seconds, 38.0);
 }
 
 /// A slow learner holds up its own episodes alone.
@@ -149,11 +159,17 @@ fn a_lane_is_as_fast_as_it_is_alone() {
         tasks: vec![0, 1],
         lanes: vec![0, 1],
         train: vec![1.0, 9.0],
-        evaluate: 0.0,
         publish: 0.0,
     };
     let lanes = Lanes::new(2, &[[0].into(), [1].into()]);
-    let both = RunCosts { slots: 2, contention: 0.0, steps: vec![step], policies: Vec::new(), lanes };
+    let both = RunCosts {
+        slots: 2,
+        contention: 0.0,
+        steps: vec![step],
+        policies: Vec::new(),
+        lanes,
+        evaluations: EvaluationCosts::default(),
+    };
     let shared = RunCosts { lanes: Lanes::ONE, ..both.clone() };
     let schedule = StepSchedule::new(4, vec![1, 1]);
     let fast = |costs: &RunCosts| {
@@ -183,11 +199,16 @@ fn an_update_of_two_steps_takes_the_time_of_both() {
         tasks: vec![0],
         lanes: Vec::new(),
         train: vec![1.0, 3.0],
-        evaluate: 0.0,
         publish: 0.0,
     };
-    let costs =
-        RunCosts { slots: 1, contention: 0.0, steps: vec![step], policies: Vec::new(), lanes: Lanes::ONE };
+    let costs = RunCosts {
+        slots: 1,
+        contention: 0.0,
+        steps: vec![step],
+        policies: Vec::new(),
+        lanes: Lanes::ONE,
+        evaluations: EvaluationCosts::default(),
+    };
     let pairs = UpdateSteps { first: 2, every: 2, count: 2 };
     let seconds = |staleness: u64| {
         let schedule = StepSchedule::new(4, vec![staleness; 2]);
@@ -208,11 +229,17 @@ fn a_slow_task_holds_up_a_later_update() {
         tasks: vec![0, 1],
         lanes: Vec::new(),
         train: vec![2.0],
-        evaluate: 0.0,
         publish: 0.0,
     };
     let steps = vec![step(7.0), step(1.0)];
-    let costs = RunCosts { slots: 8, contention: 0.0, steps, policies: Vec::new(), lanes: Lanes::ONE };
+    let costs = RunCosts {
+        slots: 8,
+        contention: 0.0,
+        steps,
+        policies: Vec::new(),
+        lanes: Lanes::ONE,
+        evaluations: EvaluationCosts::default(),
+    };
     // Both wait for the first task that takes 7 seconds, or don't.
     assert_eq!(Simulation::new(2, 2, &costs).seconds, 11.0);
     assert_eq!(Simulation::by_arrival(2, 2, &costs).unwrap().seconds, 9.0);
@@ -231,7 +258,7 @@ proptest! {
     ) {
         let costs: Vec<StepCosts> = costs
             .into_iter()
-            .map(|(rollout, train)| step(rollout, train, 0.0))
+            .map(|(rollout, train)| step(rollout, train))
             .collect();
         let sum = |part: fn(&StepCosts) -> f64| -> f64 {
             (0..steps as usize).map(|step| part(&costs[step % costs.len()])).sum()

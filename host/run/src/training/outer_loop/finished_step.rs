@@ -196,7 +196,7 @@ impl OuterLoop<'_> {
     }
 
     pub(super) fn append_times(&mut self, times: &StepTimes) -> Result<(), Error> {
-        let mut line = times.line(self.train.episodes);
+        let mut line = times.line(self.clock, self.train.episodes);
         if self.router.uses_servers() {
             // Since the step before: the schedule may have played several meanwhile.
             line["servers"] = json!(self.router.take_server_stats());

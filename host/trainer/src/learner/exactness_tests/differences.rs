@@ -4,6 +4,7 @@
 use super::losses::{TokenConstants, mean_weight, token_loss, value_loss};
 use super::*;
 use crate::fixtures::{plain_distributions, plain_hidden, plain_logprobs};
+use crate::objective::has_kl_in_loss;
 
 /// Half of the distance between the two points of a difference.
 const STEP: f64 = 1e-5;
@@ -31,13 +32,14 @@ fn losses(case: &Case<'_>) -> [f64; 2] {
         let old = targets.old_logprobs.as_ref().unwrap_or(&t.logprobs);
         let gaps: Vec<f64> = start.iter().zip(old).map(|(start, old)| start - f64::from(*old)).collect();
         let mean_log_ratio = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let reference = targets.reference_logprobs.as_ref().filter(|_| has_kl_in_loss(objective));
         for (i, logp) in logprobs.iter().enumerate() {
             let token = TokenConstants {
                 advantage: targets.advantages[i].into(),
                 start: start[i],
                 old: old[i].into(),
                 mean_log_ratio,
-                reference: targets.reference_logprobs.as_ref().map(|own| own[i].into()),
+                reference: reference.map(|own| own[i].into()),
                 correction: targets.correction.as_ref().map(|own| own[i].into()),
             };
             sums[0] += weight * token_loss(objective, *logp, &token);

@@ -5,9 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::embedded;
 use crate::error::{Error, Result};
-use crate::project::{Language, Project, World, check_name};
+
+use super::embedded;
+use super::project::{Language, Project, World, check_name};
 
 /// Name of the plugin in the templates.
 const NAME: &str = "my_plugin";

@@ -8,11 +8,13 @@ use std::process::Command;
 use wit_bindgen_core::Files;
 use wit_bindgen_core::wit_parser::Resolve;
 
+use crate::cache;
 use crate::error::{Error, Result};
 use crate::pip::{self, Wheel};
 use crate::process::{ProgressFn, capture, command_on_path, on_path, run};
-use crate::project::{Profile, Project, World};
-use crate::{cache, component};
+
+use super::component;
+use super::project::{Profile, Project, World};
 
 /// clang, a linker and a C library for WebAssembly in one package.
 const ZIG: Wheel<'_> = Wheel {

@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::c::Zig;
 use crate::error::Result;
-use crate::js::ComponentizeJs;
 use crate::process::ProgressFn;
-use crate::project::{Language, Profile, Project};
-use crate::python::ComponentizePy;
 use crate::rust::{Crate, Toolchain};
-use crate::{component, embedded};
+
+use super::c::Zig;
+use super::js::ComponentizeJs;
+use super::project::{Language, Profile, Project};
+use super::python::ComponentizePy;
+use super::{component, embedded};
 
 /// Folder in which tools run without a project. rustup and others obey files of the folder, such as
 /// `rust-toolchain.toml`: only root can write one into this folder.

@@ -5,15 +5,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::cache;
 use crate::error::{Error, Result};
 use crate::pip::Wheel;
 use crate::process::{ProgressFn, capture, on_path, run};
-use crate::project::{Project, World};
-use crate::{cache, component, embedded};
+
+use super::project::{Project, World};
+use super::{component, embedded};
 
 /// componentize-js and esbuild, with all of their dependencies pinned by hash.
-const PACKAGE: &str = include_str!("../npm/package.json");
-const LOCK: &str = include_str!("../npm/package-lock.json");
+const PACKAGE: &str = include_str!("../../npm/package.json");
+const LOCK: &str = include_str!("../../npm/package-lock.json");
 
 /// Version of componentize-js in [`PACKAGE`].
 const VERSION: &str = "0.23.0";

@@ -6,7 +6,8 @@ use std::path::Path;
 use toml::{Table, Value};
 
 use crate::error::{Error, Result};
-use crate::project::Language;
+
+use super::project::Language;
 
 include!(concat!(env!("OUT_DIR"), "/files.rs"));
 

@@ -131,6 +131,12 @@ struct Table {
     sdk: Option<PathBuf>,
 }
 
+impl Error {
+    pub(super) fn project(path: &Path, message: impl Into<String>) -> Error {
+        Error::Project { path: path.to_path_buf(), message: message.into() }
+    }
+}
+
 impl Project {
     /// Reads the project in `folder`.
     ///

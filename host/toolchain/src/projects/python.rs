@@ -9,8 +9,9 @@ use std::process::Command;
 use crate::error::{Error, Result};
 use crate::pip::Wheel;
 use crate::process::{ProgressFn, capture, on_path, run};
-use crate::project::{Project, World};
-use crate::{component, embedded};
+
+use super::project::{Project, World};
+use super::{component, embedded};
 
 /// The release that the SDK is made for.
 const COMPONENTIZE_PY: Wheel<'_> = Wheel {
