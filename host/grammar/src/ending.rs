@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
 
 use llguidance::TokenParser;
 use llguidance::derivre::StateID;
@@ -38,6 +39,8 @@ const ENDS: usize = 32;
 pub(crate) struct EndingSearch {
     /// The grammar over single bytes, before any.
     start: TokenParser,
+    /// The same with the states of the lexer that earlier searches have computed.
+    warm: Mutex<TokenParser>,
 }
 
 impl EndingSearch {
@@ -45,7 +48,8 @@ impl EndingSearch {
         if start.is_fresh() {
             start.start_without_prompt();
         }
-        Self { start }
+        let warm = Mutex::new(with_own_lexer(&start));
+        Self { start, warm }
     }
 
     /// Searches a short text of the grammar.
@@ -55,23 +59,42 @@ impl EndingSearch {
             Effort { per_length: PER_TEXT, is_thorough: false },
             Effort { per_length: PER_TEXT, is_thorough: true },
         ];
-        guarded(|| searches.into_iter().find_map(|effort| find(&self.start, &[], 0, effort)))
+        self.search(|parser| searches.into_iter().find_map(|effort| find(&parser, &[], 0, effort)))
     }
 
     /// Searches a short ending of `text`. `earlier` is an ending of it without its last `since` bytes: most tokens go on
     /// within what that ending closes.
     pub(crate) fn ending(&self, text: &[u8], earlier: &[u8], since: usize) -> Option<Vec<u8>> {
-        guarded(|| {
-            let mut parser = self.start.clone();
+        self.search(|mut parser| {
             let effort = Effort { per_length: PER_ENDING, is_thorough: false };
             consume(&mut parser, text).then(|| find(&parser, earlier, since, effort))?
         })
     }
+
+    /// Searches with a parser at the start, and once more with a new lexer if that broke down: its error is permanent, and may
+    /// be due to the states of earlier searches.
+    fn search(&self, search: impl Fn(TokenParser) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+        for _ in 0..2 {
+            let parser = self.warm.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let searched = AssertUnwindSafe(|| {
+                let found = search(parser.clone());
+                Ok((found, parser.parser.get_error().is_some()))
+            });
+            match catch_unwind(searched) {
+                Ok((None, true)) | Err(_) => {
+                    *self.warm.lock().unwrap_or_else(PoisonError::into_inner) = with_own_lexer(&self.start);
+                }
+                Ok((found, _)) => return found,
+            }
+        }
+        None
+    }
 }
 
-/// Returns the result of a search, or `None` if the parser breaks down.
-fn guarded(search: impl FnOnce() -> Option<Vec<u8>>) -> Option<Vec<u8>> {
-    catch_unwind(AssertUnwindSafe(|| Ok(search()))).ok().flatten()
+fn with_own_lexer(parser: &TokenParser) -> TokenParser {
+    let mut own = parser.clone();
+    own.parser = parser.parser.deep_clone();
+    own
 }
 
 /// Work of a search.
@@ -84,9 +107,11 @@ struct Effort {
     is_thorough: bool,
 }
 
-/// Searches an ending of at most one length after another.
+/// Searches an ending of at most one length after another. Lengths are left out that are too short by far for the text before,
+/// which had `earlier`.
 fn find(parser: &TokenParser, earlier: &[u8], since: usize, effort: Effort) -> Option<Vec<u8>> {
-    LENGTHS.iter().find_map(|limit| search(parser, earlier, since, *limit, effort))
+    let lengths = LENGTHS.iter().filter(|limit| **limit >= earlier.len() / 2);
+    lengths.copied().find_map(|limit| search(parser, earlier, since, limit, effort))
 }
 
 /// A limited-discrepancy search (Harvey and Ginsberg 1995) over the lexemes of the grammar: those that are likely to close what
@@ -124,7 +149,7 @@ fn search(
         if let Some(rest) = rests.filter(|rest| !rest.is_empty()).find(|rest| completes(&mut parser, rest)) {
             return Some([&added, rest].concat());
         }
-        let extensions = extensions_of(&mut parser, &states, effort.is_thorough);
+        let extensions = extensions_of(&mut parser, limit - added.len(), &states, effort.is_thorough);
         let before = Rc::new(parser);
         for (at, (more, state)) in extensions.into_iter().enumerate() {
             let added = [&added[..], &more].concat();
@@ -141,10 +166,11 @@ fn search(
     None
 }
 
-/// Returns bytes that end the text, or the lexeme that it is in and begin the next, likely closing ones first, with the state
-/// of the lexer after them. Those that lead to one of `states`, such as another item of a list, come later.
+/// Returns at most `left` bytes that end the text, or the lexeme that it is in and begin the next, likely closing ones first, with
+/// the state of the lexer after them. Those that lead to one of `states`, such as another item of a list, come later.
 fn extensions_of(
     parser: &mut TokenParser,
+    left: usize,
     states: &[StateID],
     is_thorough: bool,
 ) -> Vec<(Vec<u8>, Option<StateID>)> {
@@ -153,20 +179,18 @@ fn extensions_of(
         return Vec::new();
     }
     let forced = parser.parser.currently_forced_bytes().to_vec();
+    let left = left.saturating_sub(forced.len());
     let mut found = LexemeEnds::default();
     if !is_thorough {
-        found = parser.parser.with_recognizer(|lexer| lexeme_ends(lexer, is_plain));
+        found = parser.parser.with_recognizer(|lexer| lexeme_ends(lexer, left, is_plain));
     }
     if found.ends.is_empty() && found.nexts.is_empty() {
-        found = parser.parser.with_recognizer(|lexer| lexeme_ends(lexer, |_| true));
+        found = parser.parser.with_recognizer(|lexer| lexeme_ends(lexer, left, |_| true));
     }
     let LexemeEnds { ends, mut nexts } = found;
     let after_forced = |bytes: Vec<u8>| [&forced[..], &bytes].concat();
     let nothing_more = (!forced.is_empty()).then(Vec::new);
-    let end = nothing_more.into_iter().chain(ends).map(after_forced).find(|end| {
-        let mut parser = parser.clone();
-        consume(&mut parser, end) && parser.is_accepting()
-    });
+    let end = nothing_more.into_iter().chain(ends).map(after_forced).find(|end| completes(parser, end));
     nexts.sort_by_key(|next| {
         let white_space = next.bytes.first().is_some_and(u8::is_ascii_whitespace);
         let last = next.bytes.last().copied().map_or(0, rank);
@@ -194,9 +218,9 @@ struct Next {
     is_alike: bool,
 }
 
-/// Searches the ends of the lexeme that the parser is in, breadth first over the states of the lexer: within a lexeme, texts
-/// with the same state go on alike.
-fn lexeme_ends(lexer: &mut ParserRecognizer<'_>, may_come: fn(u8) -> bool) -> LexemeEnds {
+/// Searches the ends, of at most `left` bytes, of the lexeme that the parser is in, breadth first over the states of the lexer:
+/// within a lexeme, texts with the same state go on alike.
+fn lexeme_ends(lexer: &mut ParserRecognizer<'_>, left: usize, may_come: fn(u8) -> bool) -> LexemeEnds {
     let rows = |lexer: &mut ParserRecognizer<'_>| {
         let stats = lexer.stats_mut();
         stats.rows + stats.cached_rows
@@ -213,13 +237,18 @@ fn lexeme_ends(lexer: &mut ParserRecognizer<'_>, may_come: fn(u8) -> bool) -> Le
         if !bytes[shared..].iter().all(|byte| lexer.try_push_byte(*byte)) {
             break;
         }
-        let state = lexer.lexer_state();
-        if found.ends.len() < ENDS && !bytes.is_empty() && !lexer.lexer_mut().try_lexeme_end(state).is_error()
+        let before_byte = lexer.lexer_state();
+        if found.ends.len() < ENDS
+            && !bytes.is_empty()
+            && !lexer.lexer_mut().try_lexeme_end(before_byte).is_error()
         {
             found.ends.push(bytes.clone());
         }
-        let possible: Vec<usize> =
-            lexer.lexer().possible_lexemes(state).iter().map(|one| one.as_usize()).collect();
+        if bytes.len() >= left {
+            present = bytes;
+            continue;
+        }
+        let mut possible: Option<Rc<[usize]>> = None;
         for byte in common_first().filter(|byte| may_come(*byte)) {
             let before = rows(lexer);
             if !lexer.try_push_byte(byte) {
@@ -231,7 +260,10 @@ fn lexeme_ends(lexer: &mut ParserRecognizer<'_>, may_come: fn(u8) -> bool) -> Le
             let more = || [&bytes[..], &[byte]].concat();
             if ends_lexeme {
                 let more = more();
-                let alike = known.entry((state, possible.clone())).or_default();
+                let possible = possible.get_or_insert_with(|| {
+                    lexer.lexer().possible_lexemes(before_byte).iter().map(|one| one.as_usize()).collect()
+                });
+                let alike = known.entry((state, Rc::clone(possible))).or_default();
                 if alike.len() < ALIKE {
                     alike.push(more.len());
                     let is_alike = alike.first().is_some_and(|shortest| *shortest < more.len());

@@ -119,12 +119,19 @@ fn missing_file(root: &Path, missing: &str) -> Error {
     let (path, missing) = (root.to_path_buf(), missing.to_owned());
     match root.join(WORKFLOW).is_file() {
         true => Error::Incomplete { path, missing },
-        false if root.join(RUN_LOCK).is_file() => not_started(root),
+        false if is_unstarted(root) => not_started(root),
         false => Error::NoRun { path, missing },
     }
 }
 
-/// Returns the error of a folder that was locked for a run, but has no workflow.
+/// Returns true for a folder without a workflow that was locked for a run, and has nothing that a run has recorded.
+fn is_unstarted(root: &Path) -> bool {
+    let has_checkpoints =
+        fs::read_dir(root.join(CHECKPOINTS)).is_ok_and(|mut entries| entries.next().is_some());
+    root.join(RUN_LOCK).is_file() && !has_checkpoints && matches!(RunFolder::has_episodes(root), Ok(false))
+}
+
+/// Returns the error of a folder in which a run was to start.
 fn not_started(root: &Path) -> Error {
     let path = root.to_path_buf();
     match find_holder(root).filter(|holder| holder.pid != std::process::id()) {
@@ -142,7 +149,7 @@ fn remove_run(root: &Path) {
 }
 
 impl RunFolder {
-    /// Creates the folder with the files that describe the run. Leaves nothing if that fails.
+    /// Creates the folder with the files that describe the run. If they can't be written, nothing of the run stays.
     ///
     /// # Errors
     /// Those of [`RunFolder::check_unused`]; [`Error::Locked`] if another process is creating the folder; [`Error::Io`].
@@ -186,7 +193,7 @@ impl RunFolder {
         match ENTRIES.into_iter().find(|entry| root.join(entry).symlink_metadata().is_ok()) {
             None => Ok(()),
             Some(WORKFLOW) => Err(Error::Occupied { path: path() }),
-            Some(_) if root.join(RUN_LOCK).is_file() => Err(not_started(root)),
+            Some(_) if is_unstarted(root) => Err(not_started(root)),
             Some(entry) => Err(Error::InUse { path: path(), entry }),
         }
     }

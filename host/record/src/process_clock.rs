@@ -5,8 +5,8 @@
 pub struct ProcessClock {
     /// The line's `clock_started`. Earlier versions have none.
     pub started: Option<String>,
-    /// Time of the line's update on the clock: its start or its end, the same for all lines.
-    pub trained: f64,
+    /// Time of the line's update on the clock: its start or its end, the same for all lines. `None` if the line has none.
+    pub trained: Option<f64>,
 }
 
 impl ProcessClock {
@@ -14,7 +14,7 @@ impl ProcessClock {
     pub fn is_after_resume(&self, before: &ProcessClock) -> bool {
         match (&self.started, &before.started) {
             // A later step is trained later, unless the clock was started again.
-            (None, None) => self.trained < before.trained,
+            (None, None) => self.trained.zip(before.trained).is_some_and(|(own, before)| own < before),
             (own, other) => own != other,
         }
     }
@@ -26,8 +26,10 @@ mod tests {
 
     #[test]
     fn the_start_of_the_clock_tells_processes_apart() {
-        let clock =
-            |started: Option<&str>, trained| ProcessClock { started: started.map(str::to_owned), trained };
+        let clock = |started: Option<&str>, trained| ProcessClock {
+            started: started.map(str::to_owned),
+            trained: Some(trained),
+        };
         let (first, second) = (Some("2026-01-01T10:00:00.000Z"), Some("2026-01-01T12:00:00.000Z"));
         for (before, line, expected) in [
             (clock(None, 2.0), clock(None, 3.0), false),

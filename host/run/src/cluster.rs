@@ -45,5 +45,5 @@ pub(crate) use remote_learner::RemoteLearner;
 pub(crate) use run::ClusterRun;
 pub use sandbox_machine::{SandboxMachineOptions, run_jobs};
 pub use status::{ClusterRunStatus, Sandboxes, cluster_status};
-pub(crate) use task::Team;
+pub(crate) use task::TeamRef;
 pub use worker::work;

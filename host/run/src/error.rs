@@ -110,9 +110,14 @@ pub enum Error {
     /// A server is not usable for its policies.
     #[error(transparent)]
     Server(Box<pl_servers::ServerError>),
-    /// An adapter can't be written for servers, or read for an engine.
+    /// Weights can't be written for servers, or read for an engine.
     #[error("{}: {reason}", path.display())]
-    Adapter { path: PathBuf, reason: String },
+    WeightFiles { path: PathBuf, reason: String },
+    /// The training loop lacks what it should have.
+    #[error(
+        "the training loop has lost {what}: this is a bug of pl-host; please report it with the run folder, which can be resumed"
+    )]
+    Lost { what: &'static str },
     /// Episodes can't be played.
     #[error("{source}{}", see(run, episode))]
     Rollout {
@@ -305,6 +310,21 @@ impl Error {
         Error::Cluster(Box::new(error.into()))
     }
 
+    /// Error of a model of a workflow that can't be found.
+    pub(crate) fn locate_model(name: &str) -> impl Fn(LocateError) -> Error + '_ {
+        move |source| Error::LocateModel { model: name.to_owned(), source: Box::new(source) }
+    }
+
+    /// Error of a model of a workflow that can't be loaded.
+    pub(crate) fn model(name: &str) -> impl Fn(pl_model::Error) -> Error + '_ {
+        move |source| Error::Model { model: name.to_owned(), source: Box::new(source) }
+    }
+
+    /// Error of a loop that lacks what it should have.
+    pub(crate) fn lost(what: &'static str) -> Error {
+        Error::Lost { what }
+    }
+
     /// Error of episodes that are not recorded.
     pub(crate) fn rollout(error: pl_rollout::Error) -> Error {
         Error::Rollout { source: Box::new(error), run: None, episode: None }
@@ -322,6 +342,7 @@ impl Error {
             | Error::WasmEngine(_)
             | Error::Trainer(_)
             | Error::Engine(_)
+            | Error::Lost { .. }
             | Error::Rollout { .. }
             | Error::Episode { .. }
             | Error::Task { .. }

@@ -13,6 +13,7 @@
 //! ```
 
 pub mod audit;
+mod changed_settings;
 mod chat;
 mod checkpoints;
 mod cluster;
@@ -36,6 +37,7 @@ mod lock;
 mod memory;
 mod missing_files;
 mod model_card;
+mod open_run;
 mod origin;
 mod permissions;
 mod placement;
@@ -45,11 +47,9 @@ pub mod play_run;
 mod player;
 mod plugins;
 pub mod progress;
-mod recorded;
 pub mod replay;
 mod required_permissions;
 pub mod results;
-mod resume;
 mod run_folder;
 mod run_tokenizers;
 pub mod sandbox;
@@ -89,6 +89,7 @@ pub use error::stored::InvalidWorkflow;
 pub use generation::{ControlError, RuntimeAdapters, RuntimeControl};
 pub use host::{Embedded, Host, build_engine, plugin_engine};
 pub use memory::{Bytes, MachineMemory, MemoryEstimate};
+pub use open_run::open_run;
 pub use permissions::{
     Access, AccessKind, InvalidHost, InvalidVariable, ListedValue, PermissionRequest, Permissions,
     SharedPermissions, flags, one_line, split_list,
@@ -98,7 +99,6 @@ pub use pl_model::libtorch::keep_freed_memory;
 pub use player::{PlayedEpisode, Player};
 pub use plugins::PluginCatalog;
 pub use progress::{NoProgress, Progress};
-pub use recorded::open_run;
 pub use run_tokenizers::RunTokenizers;
 pub use session::{Session, SessionOptions, SessionPolicy};
 pub use stop_request::StopRequest;

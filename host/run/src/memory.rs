@@ -71,7 +71,7 @@ impl MemoryEstimate {
     ) -> Result<MemoryEstimate, Error> {
         let mut sum = Sum::default();
         for (index, (model, source)) in workflow.models.iter().zip(models).enumerate() {
-            let failed = |error| Error::Model { model: model.name.clone(), source: Box::new(error) };
+            let failed = Error::model(&model.name);
             let base =
                 BaseModel::read(source, model_dtype(workflow, index, device), device).map_err(failed)?;
             let policies: Vec<&Policy> = workflow.policies.iter().filter(|p| p.model == index).collect();

@@ -15,10 +15,10 @@ use crate::design::ScenarioDesigner;
 use crate::error::Error;
 use crate::evaluation::of_evaluation;
 use crate::host::Host;
+use crate::open_run::open_run;
 use crate::origin::is_own;
 use crate::play::{first_task, task_from_text, watched};
-use crate::recorded::open_run;
-use crate::replay::RecordedRun;
+use crate::replay::RunTraces;
 use crate::session::{Session, SessionOptions};
 use crate::stored::StoredWorkflow;
 use crate::workflow::CheckedWorkflow;
@@ -122,7 +122,7 @@ impl PlayableRun {
                 watched(host, playing, watch)
             }
             PlayStart::Turn { episode, node_visit, prompts, draw } => {
-                let trace = RecordedRun::open(&self.run)?.find(&episode)?;
+                let trace = RunTraces::open(&self.run)?.find(&episode)?;
                 let setup = self.setup_of(&trace)?;
                 let prompts = self.encode(&setup, prompts)?;
                 let versions = self.session.trainer.versions().into();
@@ -168,10 +168,7 @@ impl PlayableRun {
             let policy = setup.agents.iter().find(|own| own.name == agent).map(|own| own.policy);
             let unknown = || Error::UnknownAgent { path: self.run.clone(), agent: agent.clone() };
             let policy = policies.get(&policy.ok_or_else(unknown)?).ok_or_else(unknown)?;
-            let tokens = policy
-                .tokenizer
-                .encode(&text)
-                .map_err(|source| Error::Model { model: policy.model.clone(), source: Box::new(source) })?;
+            let tokens = policy.tokenizer.encode(&text).map_err(Error::model(&policy.model))?;
             Ok((agent, tokens))
         };
         prompts.into_iter().map(encode).collect()

@@ -365,12 +365,16 @@ impl fmt::Display for Notice {
                 "warning: in the last {steps} steps, there was no completion to train on\n  hint: prompts that leave room for \
                  an answer: shorter ones, or a model with a longer context"
             ),
-            Notice::FlatSteps { steps, dropped: dropped @ 1.., .. } => write!(
-                f,
-                "warning: `correction` dropped all completions of a policy in {dropped} of the last {steps} steps, which taught \
+            Notice::FlatSteps { steps, dropped, share, .. }
+                if *dropped > 0 && (share.is_none() || 2 * dropped > *steps) =>
+            {
+                write!(
+                    f,
+                    "warning: `correction` dropped all completions of a policy in {dropped} of the last {steps} steps, which taught \
                  next to nothing\n  hint: a smaller `staleness`, a lower `learning_rate`, or wider bounds (`correction_low`, \
                  `correction_high`)"
-            ),
+                )
+            }
             Notice::FlatSteps { steps, share, success, entropy, .. } => {
                 let problem = match share {
                     Some(share) => {

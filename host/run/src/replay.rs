@@ -22,9 +22,9 @@ use crate::error::Error;
 use crate::evaluation::with_roles;
 use crate::host::Host;
 use crate::lock::start_date;
+use crate::open_run::open_recorded;
 use crate::play::watched;
 use crate::progress::Activity;
-use crate::recorded::open_recorded;
 use crate::session::{SessionScenario, chat_formats, episode_setups};
 use crate::stored::StoredWorkflow;
 
@@ -35,25 +35,25 @@ const IN_FLIGHT: usize = 32;
 const MOST_CANDIDATES: u32 = 1 << 16;
 
 /// Traces of a run, as far as it has been played.
-pub struct RecordedRun {
+pub struct RunTraces {
     run: PathBuf,
     traces: Traces,
     files: Vec<TraceFile>,
 }
 
-impl RecordedRun {
+impl RunTraces {
     /// Lists the traces of a run folder.
     ///
     /// # Errors
     /// [`Error::RunFolder`] if it is not a run folder, [`Error::NoTraces`] if it has no traces.
-    pub fn open(run: &Path) -> Result<RecordedRun, Error> {
+    pub fn open(run: &Path) -> Result<RunTraces, Error> {
         StoredWorkflow::read(run)?;
         let traces = Traces::for_run(run);
         let files = traces.files()?;
         if files.is_empty() {
             return Err(Error::NoTraces { run: run.to_path_buf() });
         }
-        Ok(RecordedRun { run: run.to_path_buf(), traces, files })
+        Ok(RunTraces { run: run.to_path_buf(), traces, files })
     }
 
     /// Returns the traces of all attempts, file by file.
@@ -211,7 +211,7 @@ impl Replayer {
     pub fn replay_all<E: From<Error>>(
         &self,
         host: &Host,
-        run: &RecordedRun,
+        run: &RunTraces,
         only_faults: bool,
         mut finished: impl FnMut(Agreement) -> Result<(), E>,
     ) -> Result<(), E> {

@@ -48,14 +48,12 @@ impl RunTokenizers {
             let opens = vec![format!("the tokenizer of model {}: {}", model.name, model.source)];
             return Err(Error::ForeignRun { path: run.to_path_buf(), opens });
         }
-        let path = model_on_disk(&stored.folder, &model.source)
-            .map_err(|source| Error::LocateModel { model: model.name.clone(), source: Box::new(source) })?;
+        let path = model_on_disk(&stored.folder, &model.source).map_err(Error::locate_model(&model.name))?;
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tokenizer) = loaded.get(&path) {
             return Ok(Arc::clone(tokenizer));
         }
-        let (tokenizer, _) = Model::text(&path)
-            .map_err(|source| Error::Model { model: model.name.clone(), source: Box::new(source) })?;
+        let (tokenizer, _) = Model::text(&path).map_err(Error::model(&model.name))?;
         let tokenizer = Arc::new(tokenizer);
         loaded.insert(path, Arc::clone(&tokenizer));
         Ok(tokenizer)

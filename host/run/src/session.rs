@@ -318,10 +318,7 @@ impl LocatedModels {
             .models
             .iter()
             .map(|model| {
-                locate::model(host, &checked.folder, &model.source).map_err(|error| Error::LocateModel {
-                    model: model.name.clone(),
-                    source: Box::new(error),
-                })
+                locate::model(host, &checked.folder, &model.source).map_err(Error::locate_model(&model.name))
             })
             .collect::<Result<Vec<_>, _>>()?;
         let located = workflow.models.iter().zip(&models);
@@ -352,7 +349,7 @@ fn load_models(
             true => Model::load(source, device, dtype),
             false => Model::load_without_weights(source, dtype),
         };
-        loaded.map_err(|error| Error::Model { model: model.name.clone(), source: Box::new(error) })
+        loaded.map_err(Error::model(&model.name))
     };
     workflow.models.iter().zip(located).enumerate().map(load).collect()
 }
@@ -363,8 +360,7 @@ fn source_of(
     model: &pl_dsl::workflow::Model,
     file: &LocatedModel,
 ) -> Result<SourcePath, Error> {
-    let failed = |source| Error::LocateModel { model: model.name.clone(), source: Box::new(source) };
-    checked.model_source(model, &file.path).map_err(failed)
+    checked.model_source(model, &file.path).map_err(Error::locate_model(&model.name))
 }
 
 /// Returns true unless a model's policies are only generated for on servers, which takes its tokenizer alone.
@@ -518,16 +514,15 @@ pub(crate) fn has_critic(workflow: &Workflow, policy: usize) -> bool {
 /// If a model is not on this machine.
 pub(crate) fn chat_formats(checked: &CheckedWorkflow, date: NaiveDate) -> Result<ChatFormats, Error> {
     let read = |model: &pl_dsl::workflow::Model| -> Result<ChatFormat, Error> {
-        let name = || model.name.clone();
         let found = locate::model_on_disk(&checked.folder, &model.source)
             .and_then(|path| checked.model_source(model, &path));
-        let source = found.map_err(|error| Error::LocateModel { model: name(), source: Box::new(error) })?;
-        let failed = |error| Error::Model { model: name(), source: Box::new(error) };
-        let (tokenizer, template) = Model::text(&source).map_err(failed)?;
+        let source = found.map_err(Error::locate_model(&model.name))?;
+        let failed = Error::model(&model.name);
+        let (tokenizer, template) = Model::text(&source).map_err(&failed)?;
         Ok(ChatFormat {
             tokenizer: Arc::new(tokenizer),
             template: Arc::new(template),
-            max_positions: Config::read(source).map_err(failed)?.max_positions,
+            max_positions: Config::read(source).map_err(&failed)?.max_positions,
         })
     };
     let formats = checked.workflow.models.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
@@ -539,8 +534,7 @@ pub(crate) fn chat_formats(checked: &CheckedWorkflow, date: NaiveDate) -> Result
 fn with_hosted_formats(workflow: &Workflow, mut formats: Vec<ChatFormat>) -> Result<Vec<ChatFormat>, Error> {
     for (format, policy) in formats.iter_mut().zip(&workflow.policies) {
         if is_hosted(workflow, policy) {
-            let template = conversation_template()
-                .map_err(|error| Error::Model { model: policy.name.clone(), source: Box::new(error) })?;
+            let template = conversation_template().map_err(Error::model(&policy.name))?;
             format.template = Arc::new(template);
             // Its server knows the context.
             format.max_positions = usize::MAX;

@@ -210,18 +210,17 @@ impl CheckedSweep {
         for ((index, remaining), (seed, (wanted, cell))) in remaining.into_iter().enumerate().zip(runs) {
             let name = cell.folder_name(seed);
             let root = self.folder.join(&name);
-            if matches!(remaining, Remaining::Nothing) {
-                continue;
-            }
             // Before it is started, for the error of one that can't be.
-            host.notify(Notice::SweepRun { number: index + 1, total, name });
+            let announce = || host.notify(Notice::SweepRun { number: index + 1, total, name });
             let mut run = match remaining {
                 Remaining::Nothing => continue,
                 Remaining::All => {
+                    announce();
                     let options = RunOptions { folder: Some(root), seed, ..RunOptions::default() };
                     TrainingRun::start(host, &wanted.workflow, device, &options)?
                 }
                 Remaining::Steps(overrides) => {
+                    announce();
                     let options = ResumeOptions { overrides, from_start: true, ..ResumeOptions::default() };
                     TrainingRun::resume(host, &root, device, &options)?
                 }

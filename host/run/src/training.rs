@@ -17,7 +17,7 @@ mod mixture;
 mod open_step;
 mod outer_loop;
 mod pace;
-mod repeated;
+mod replayed_schedule;
 mod rollout_thread;
 mod rollouts;
 mod step_metrics;
@@ -36,6 +36,7 @@ use pl_trainer::{Learner, Trainer};
 use tch::Device;
 
 use crate::audit::note;
+use crate::changed_settings::{changed_limits, changed_settings, copy_changeable_settings, fixed_settings};
 use crate::chat::today;
 use crate::checkpoints::newest;
 use crate::cluster::{ClusterOptions, ClusterRun};
@@ -47,14 +48,13 @@ use crate::origin::{is_own, refuse_links, require_trust};
 use crate::permissions::GrantedAccess;
 use crate::plan::RunPlan;
 use crate::progress::Notice;
-use crate::resume::{changed_limits, changed_settings, copy_changeable_settings, fixed_settings};
 use crate::run_folder;
 use crate::schedule::StepSchedule;
 use crate::session::{Session, SessionStart, is_start_restored};
 use crate::stored::{StoredOverride, StoredWorkflow};
 use crate::workflow::CheckedWorkflow;
 
-use self::repeated::RepeatedSchedule;
+use self::replayed_schedule::RepeatedSchedule;
 use self::rollouts::Rollouts;
 
 pub use self::cursor::{LevelState, ScenarioCursor};
@@ -71,7 +71,7 @@ pub struct RunOptions {
     pub seed: u64,
     /// Run folder whose updates' tasks are repeated.
     pub replay_schedule: Option<PathBuf>,
-    /// Other machines that play the episodes.
+    /// Other processes that play episodes, train and run code.
     pub cluster: ClusterOptions,
 }
 
@@ -87,7 +87,7 @@ pub struct ResumeOptions {
     pub replay_schedule: Option<PathBuf>,
     /// Allows a run folder of somebody else to use the components, folders and hosts that it names.
     pub trust: bool,
-    /// Other machines that play the episodes.
+    /// Other processes that play episodes, train and run code.
     pub cluster: ClusterOptions,
 }
 

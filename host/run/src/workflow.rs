@@ -228,7 +228,7 @@ impl CheckedWorkflow {
         }
         let find = |model: &Model| {
             let located = self.model_on_disk(model).and_then(|path| self.model_source(model, &path));
-            located.map_err(|error| Error::LocateModel { model: model.name.clone(), source: Box::new(error) })
+            located.map_err(Error::locate_model(&model.name))
         };
         let models = self.workflow.models.iter().map(find).collect::<Result<Vec<_>, _>>()?;
         MemoryEstimate::new(&self.workflow, &self.folder, &models, device)

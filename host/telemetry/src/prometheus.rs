@@ -99,6 +99,9 @@ impl RunGauges {
         self.steps.set(as_i64(steps));
         if line.get("kind").and_then(Value::as_str) == Some("step") {
             self.tokens.inc_by(line.get("tokens").and_then(Value::as_u64).unwrap_or(0));
+            // What the step has not measured must not keep its value of an earlier one.
+            self.rollouts.clear();
+            self.agents.clear();
         }
         for (path, value) in scalars(line) {
             self.set(&path, value);

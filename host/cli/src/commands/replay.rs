@@ -5,7 +5,7 @@ use std::io::Write;
 
 use pl_plugin::call_log::{Channel, Event, Level};
 use pl_rollout::{Agreement, EventKind, EventPosition, Trace};
-use pl_run::replay::{RecordedRun, Replayer, has_fault};
+use pl_run::replay::{Replayer, RunTraces, has_fault};
 use pl_types::EpisodeId;
 
 use crate::app::App;
@@ -19,7 +19,7 @@ use crate::visible;
 const SHOWN: usize = 10;
 
 pub fn run(app: &App, options: &ReplayArgs) -> CommandResult {
-    let run = RecordedRun::open(&options.run)?;
+    let run = RunTraces::open(&options.run)?;
     match &options.episode {
         Some(id) => replay_one(app, options, &run.find(id)?),
         None if options.all => replay_all(app, options, &run),
@@ -28,7 +28,7 @@ pub fn run(app: &App, options: &ReplayArgs) -> CommandResult {
 }
 
 /// Writes a line for each attempt.
-fn list(options: &ReplayArgs, run: &RecordedRun) -> CommandResult {
+fn list(options: &ReplayArgs, run: &RunTraces) -> CommandResult {
     let mut out = visible::stdout();
     for trace in run.traces() {
         let trace = trace?;
@@ -172,7 +172,7 @@ fn write_event(event: &Event, out: &mut impl Write) -> CommandResult {
 }
 
 /// Replays every attempt of a run.
-fn replay_all(app: &App, options: &ReplayArgs, run: &RecordedRun) -> CommandResult {
+fn replay_all(app: &App, options: &ReplayArgs, run: &RunTraces) -> CommandResult {
     let replayer = replayer(app, options)?;
     let mut out = visible::stdout();
     let (mut equal, mut up_to_timeout, mut different) = (0usize, 0usize, 0usize);

@@ -37,7 +37,8 @@ pub fn run(app: &App, options: &SweepArgs) -> CommandResult {
             if let Ok(results) = results
                 && results.iter().any(|cell| cell.finished > 0)
             {
-                write_results(options, &results)?;
+                // The error of the run is the one to report.
+                drop(write_results(options, &results));
             }
             return Err(error);
         }

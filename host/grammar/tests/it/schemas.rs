@@ -96,6 +96,9 @@ fn texts_of_patterns_formats_and_lengths_are_the_shortest() {
         );
     }
     assert_eq!(text(r#"{ "type": "string", "minLength": 1000 }"#).len(), 1000);
+    for most in [1000, 16_000, 20_000, 60_000] {
+        assert_eq!(text(&serde_json::json!({ "type": "string", "maxLength": most }).to_string()), "");
+    }
     let items = r#"{ "type": "array", "items": { "type": "integer" }, "minItems": 50 }"#;
     assert!(shortest(items).len() < 110);
     let multiple = shortest(r#"{ "type": "integer", "multipleOf": 7, "minimum": 100 }"#);

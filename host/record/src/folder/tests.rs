@@ -87,6 +87,10 @@ fn what_a_killed_start_leaves_is_named_and_can_be_deleted() {
         assert!(matches!(error, Error::Unstarted { .. }), "{error}");
         assert!(error.to_string().contains("delete the folder"), "{error}");
     }
+    // What was recorded is not to be deleted.
+    fs::write(root.join(METRICS), "{}\n").unwrap();
+    assert!(matches!(create(&root).unwrap_err(), Error::InUse { .. }));
+    assert!(matches!(RunFolder::lock(&root).unwrap_err(), Error::NoRun { .. }));
     fs::remove_dir_all(&root).unwrap();
     create(&root).unwrap();
 }

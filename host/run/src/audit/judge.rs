@@ -202,8 +202,9 @@ pub(super) fn judge_oracle(result: &OracleResult) -> Finding {
             format!("the oracle can't solve {} of the tasks of {name}", percent(result.unsolvable))
         }
         _ => format!(
-            "the oracle solves all tasks of {name}, but only {} of them in as many turns as the workflow allows",
-            percent(result.success)
+            "the oracle solves all {} tasks of {name}, but only {:.0} in as many turns as the workflow allows",
+            result.episodes,
+            result.success * result.episodes as f64
         ),
     };
     Finding { severity, text }

@@ -65,7 +65,9 @@ pub(super) fn join_runs(
         match take_part(&connection, &entry) {
             Ok(()) if options.run.is_some() => return Ok(()),
             Ok(()) => {}
-            Err(Error::Cluster(error)) if options.run.is_none() && is_over(&error) => {}
+            Err(Error::Cluster(error)) if options.run.is_none() && is_over(&error) => {
+                std::thread::sleep(PAUSE)
+            }
             Err(error) => return Err(error),
         }
     }

@@ -14,12 +14,12 @@ use crate::error::cluster::ClusterError;
 use super::leased_weights::LeasedWeights;
 use super::message;
 use super::results::{self, TrainedModels};
-use super::task::{TaskToPlay, Team};
+use super::task::{TaskToPlay, TeamRef};
 
 /// A team whose tasks are leased to workers. The first episode of a task that is asked for publishes the lease of all.
 pub(super) struct LeasedTeam {
     coordinator: Arc<Coordinator>,
-    team: Team,
+    team: TeamRef,
     weights: Vec<Arc<LeasedWeights>>,
     models: Arc<TrainedModels>,
     /// Tasks in progress, by their number within the step.
@@ -37,7 +37,7 @@ struct TaskInProgress {
 impl LeasedTeam {
     pub fn new(
         coordinator: Arc<Coordinator>,
-        team: Team,
+        team: TeamRef,
         weights: Vec<Arc<LeasedWeights>>,
         models: Arc<TrainedModels>,
     ) -> LeasedTeam {

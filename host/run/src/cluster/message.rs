@@ -47,7 +47,10 @@ pub(super) fn unpack<T: DeserializeOwned>(what: &str, bytes: &[u8], largest: u64
     let mut unpacked = Vec::new();
     // As a stream: the size in the header of an archive may be a lie.
     let reader = zstd::stream::Decoder::new(bytes).map_err(unreadable(what))?;
-    reader.take(largest).read_to_end(&mut unpacked).map_err(unreadable(what))?;
+    reader.take(largest.saturating_add(1)).read_to_end(&mut unpacked).map_err(unreadable(what))?;
+    if unpacked.len() as u64 > largest {
+        return Err(ClusterError::unreadable(what, format!("it has more than {largest} bytes")));
+    }
     decode(what, &unpacked)
 }
 
@@ -74,6 +77,7 @@ mod tests {
         let packed = pack("zeros", &message).unwrap();
         assert!(packed.len() < 100);
         assert_eq!(unpack::<Vec<u8>>("zeros", &packed, 1002).unwrap(), message);
-        assert!(unpack::<Vec<u8>>("zeros", &packed, 1001).is_err());
+        let error = unpack::<Vec<u8>>("zeros", &packed, 1001).unwrap_err().to_string();
+        assert!(error.contains("more than 1001 bytes"), "{error}");
     }
 }

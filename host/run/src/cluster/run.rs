@@ -28,7 +28,7 @@ use super::manifest;
 use super::missing_processes::MissingProcesses;
 use super::options::{ClusterOptions, RunServer, learner_id};
 use super::results::TrainedModels;
-use super::task::Team;
+use super::task::TeamRef;
 use super::update_task::SentWeights;
 use super::weights::{self, ModelFormats};
 use super::weights_folder::WeightsFolder;
@@ -216,7 +216,7 @@ impl ClusterRun {
     }
 
     /// Returns a player whose episodes workers play with these weights.
-    pub fn player(&self, team: Team, weights: Vec<Arc<LeasedWeights>>) -> Arc<dyn PlayEpisodes> {
+    pub fn player(&self, team: TeamRef, weights: Vec<Arc<LeasedWeights>>) -> Arc<dyn PlayEpisodes> {
         let (coordinator, models) = (Arc::clone(&self.coordinator), Arc::clone(&self.models));
         Arc::new(LeasedTeam::new(coordinator, team, weights, models))
     }

@@ -12,9 +12,9 @@ use crate::error::cluster::ClusterError;
 
 use super::message;
 
-/// Team that plays a task.
+/// Reference to the team that plays a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Team {
+pub(crate) enum TeamRef {
     /// The team of the scenario at this position in the workflow's.
     Scenario(u32),
     /// The team of the evaluation at this position in the workflow's, with its roles and its sampling.
@@ -24,7 +24,7 @@ pub(crate) enum Team {
 /// A task with its tree, or its group of episodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TaskToPlay {
-    pub team: Team,
+    pub team: TeamRef,
     pub seed: u64,
     pub phase: Phase,
     pub step: u64,
@@ -40,7 +40,7 @@ pub(super) struct TaskToPlay {
 
 impl TaskToPlay {
     /// Takes a task from the plan of a step. Returns `None` if the plan has no such task.
-    pub fn of_plan(team: Team, plan: &RolloutPlan, task: u32) -> Option<TaskToPlay> {
+    pub fn of_plan(team: TeamRef, plan: &RolloutPlan, task: u32) -> Option<TaskToPlay> {
         Some(TaskToPlay {
             team,
             seed: plan.seed,
@@ -95,7 +95,7 @@ impl TaskToPlay {
     /// A group of two samples of a task, for tests.
     pub fn example() -> TaskToPlay {
         TaskToPlay {
-            team: Team::Scenario(0),
+            team: TeamRef::Scenario(0),
             seed: 1,
             phase: Phase::Train,
             step: 3,

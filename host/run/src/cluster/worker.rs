@@ -21,7 +21,7 @@ use super::join_runs::{GIVE_BACK, join_runs};
 use super::joined_run::{JoinedAs, JoinedRun};
 use super::options::WorkerOptions;
 use super::results;
-use super::task::{TaskToPlay, Team};
+use super::task::{TaskToPlay, TeamRef};
 use super::weights::ModelFormats;
 use super::weights_folder::WeightsFolder;
 use super::worker_weights::WorkerWeights;
@@ -155,10 +155,10 @@ impl TaskPlayer {
         results::encode(&name, attempts).map_err(Error::cluster)
     }
 
-    fn setup(&self, team: &Team) -> Option<EpisodeSetup> {
+    fn setup(&self, team: &TeamRef) -> Option<EpisodeSetup> {
         match team {
-            Team::Scenario(index) => Some(EpisodeSetup::clone(self.setups.get(*index as usize)?)),
-            Team::Evaluation(index) => {
+            TeamRef::Scenario(index) => Some(EpisodeSetup::clone(self.setups.get(*index as usize)?)),
+            TeamRef::Evaluation(index) => {
                 let evaluation = self.evaluations.get(*index as usize)?;
                 let setup = EpisodeSetup::clone(self.setups.get(evaluation.scenario)?);
                 Some(of_evaluation(setup, evaluation))

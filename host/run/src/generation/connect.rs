@@ -101,10 +101,7 @@ fn fleet(
         {
             continue;
         }
-        let prompt = base
-            .tokenizer
-            .encode(PROBE_TEXT)
-            .map_err(|error| Error::Model { model: policy.name.clone(), source: Box::new(error) })?;
+        let prompt = base.tokenizer.encode(PROBE_TEXT).map_err(Error::model(&policy.name))?;
         probes.push(Probe { model, prompt: prompt.into(), vocab: vocab(base) });
     }
     let config = FleetConfig {

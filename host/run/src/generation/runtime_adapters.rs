@@ -33,7 +33,7 @@ impl RuntimeAdapters {
     pub fn load(&self, base: usize, folder: &Path, version: u64) -> Result<(usize, String), Error> {
         let missing = || Error::Engine(no_route(base));
         let config = self.configs.get(base).ok_or_else(missing)?;
-        let unusable = |reason: String| Error::Adapter { path: folder.to_path_buf(), reason };
+        let unusable = |reason: String| Error::WeightFiles { path: folder.to_path_buf(), reason };
         let adapter = Adapter::load(folder, config).map_err(|error| unusable(error.to_string()))?;
         let checksum = hash_file(&folder.join(TENSORS)).map_err(Error::RunFolder)?;
         let route = self.router.route(base);

@@ -96,7 +96,7 @@ impl WeightStore {
         let (parent, partial) = self.partial(policy)?;
         adapter
             .save(&partial)
-            .map_err(|source| Error::Adapter { path: partial.clone(), reason: source.to_string() })?;
+            .map_err(|source| Error::WeightFiles { path: partial.clone(), reason: source.to_string() })?;
         let hash = hash_file(&partial.join(TENSORS)).map_err(Error::RunFolder)?;
         let name = format!("{policy}@v{version}-{}", hash.get(..DIGITS).unwrap_or(&hash));
         let folder = parent.join(&name);
@@ -121,8 +121,10 @@ impl WeightStore {
         before: Option<(&Path, &str)>,
     ) -> Result<StoredWeights, Error> {
         let (parent, partial) = self.partial(policy)?;
-        let unusable =
-            |source: pl_model::Error| Error::Adapter { path: partial.clone(), reason: source.to_string() };
+        let unusable = |source: pl_model::Error| Error::WeightFiles {
+            path: partial.clone(),
+            reason: source.to_string(),
+        };
         let checksum = model.weights.checksum().map_err(unusable)?;
         let folder =
             parent.join(format!("{policy}@v{version}-{}", checksum.get(..DIGITS).unwrap_or(&checksum)));
@@ -176,7 +178,7 @@ impl WeightStore {
 }
 
 fn failed(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
-    move |error| Error::Adapter { path: path.to_path_buf(), reason: error.to_string() }
+    move |error| Error::WeightFiles { path: path.to_path_buf(), reason: error.to_string() }
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! are given.
 
 mod contention;
+mod costs;
 pub mod pools;
-mod recorded;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -17,7 +17,7 @@ use pl_dsl::workflow::objective::UpdateSteps;
 use pl_dsl::workflow::{BatchOrder, Workflow};
 
 use self::contention::slowdown;
-pub use self::recorded::read_costs;
+pub use self::costs::read_costs;
 use super::StepSchedule;
 use super::admission::{Action, Admission, AdmissionRules};
 use super::batches::{BatchRule, Batches};

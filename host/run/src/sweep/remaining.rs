@@ -9,12 +9,12 @@ use pl_dsl::Override;
 use pl_dsl::workflow::{Evaluation, Workflow};
 use pl_record::RunFolder;
 
+use crate::changed_settings::{changed_settings, fixed_settings};
 use crate::checkpoints::last_checkpoint;
 use crate::error::Error;
 use crate::host::Host;
 use crate::lock::Inputs;
 use crate::results::{EvaluationResults, read_evaluations};
-use crate::resume::{changed_settings, fixed_settings};
 use crate::stored::StoredWorkflow;
 use crate::training::has_cosine_schedule;
 use crate::workflow::CheckedWorkflow;

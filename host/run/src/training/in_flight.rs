@@ -15,7 +15,7 @@ use crate::error::repeat::RepeatError;
 use crate::generation::{InFlightTeam, PolicyRouter};
 use crate::schedule::lanes::StepPart;
 
-use super::step_weights::StepWeights;
+use super::step_weights::{StepWeights, WeightSource};
 
 /// Versions of an earlier run.
 #[derive(Default)]
@@ -104,13 +104,13 @@ impl InFlightWeights {
 
     /// Returns the weights of a step's episodes.
     pub fn of_step(&self) -> StepWeights {
-        let generator = Arc::clone(&self.team) as Arc<dyn Generate>;
-        StepWeights { versions: self.versions.clone(), generator: Some(generator), leased: None }
+        let team = Arc::clone(&self.team) as Arc<dyn Generate>;
+        StepWeights { versions: self.versions.clone(), source: WeightSource::Generator(team) }
     }
 
     /// Returns the weights of an evaluation, during which nothing is trained.
     pub fn of_evaluation(&self) -> StepWeights {
-        StepWeights { versions: self.versions.clone(), generator: None, leased: None }
+        StepWeights { versions: self.versions.clone(), source: WeightSource::Session }
     }
 
     /// Starts an episode. Returns the versions that it starts with.

@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use pl_trainer::{LearnerUpdate, ServedPolicy};
-use pl_types::{GenerateError, Transition};
+use pl_types::Transition;
 
 use crate::error::Error;
 use crate::schedule::lanes::StepPart;
@@ -55,7 +55,7 @@ pub(super) enum RolloutEvent {
 /// Runs the body of a thread of the loop. A panic is an event too, so that the loop does not wait for the thread for ever.
 pub(super) fn report_panic(events: &EventSender, body: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
-        drop(events.send(Err(Error::Engine(GenerateError::Stopped))));
+        drop(events.send(Err(Error::lost("a thread"))));
         resume_unwind(panic);
     }
 }

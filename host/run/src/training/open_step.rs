@@ -9,7 +9,7 @@ use pl_rollout::{Attempt, PlayEpisodes, RolloutPlan, SPAN_TARGET, Trace};
 use pl_trainer::filter::tasks_without_spread;
 use pl_types::{Phase, TaskKey};
 
-use crate::cluster::Team;
+use crate::cluster::TeamRef;
 use crate::error::Error;
 use crate::host::Host;
 use crate::progress::Tracker;
@@ -158,7 +158,7 @@ impl OpenStep {
                     (Part::Designer, designer.designer().designs, player)
                 }
                 None => {
-                    let player = self.weights.player(Team::Scenario(scenario as u32), &own.setup);
+                    let player = self.weights.player(TeamRef::Scenario(scenario as u32), &own.setup);
                     (Part::Team, rollouts.train.samples, player)
                 }
             };

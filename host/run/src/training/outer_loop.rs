@@ -19,7 +19,7 @@ use pl_record::RunFolder;
 use pl_record::schedule::RecordedBatch;
 use pl_trainer::checkpoint::Checkpoints;
 use pl_trainer::{ServedPolicy, Trainer};
-use pl_types::{GenerateError, Transition, seed};
+use pl_types::{Transition, seed};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::checkpoints::PolicyVersions;
@@ -45,7 +45,7 @@ use super::learner_threads::{LearnerThreads, UpdateOrder};
 use super::loop_events::{EventSender, LoopEvent, RolloutEvent, report_panic};
 use super::loop_state::LoopState;
 use super::pace::Pace;
-use super::repeated::RepeatedSchedule;
+use super::replayed_schedule::RepeatedSchedule;
 use super::rollout_thread::{Handover, LearnerWeights, RolloutThread};
 use super::rollouts::{PlayedStep, Rollouts};
 use super::step_times::{Clock, StepTimes};
@@ -457,7 +457,7 @@ impl OuterLoop<'_> {
 
     /// Waits for the next event. Returns `None` for a step or part that was played, which it keeps.
     fn next_event(&mut self) -> Result<Option<LoopEvent>, Error> {
-        let event = self.events.recv().unwrap_or(Err(Error::Engine(GenerateError::Stopped)));
+        let event = self.events.recv().unwrap_or_else(|_| Err(Error::lost("a thread")));
         if let Err(Error::Rollout { source, .. }) = &event
             && let pl_rollout::Error::NoEpisode { failures, .. } = &**source
         {

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use pl_inference::EngineStats;
 use pl_record::schedule::RecordedBatch;
-use pl_types::{Generate, GenerateError, TaskKey};
+use pl_types::TaskKey;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
@@ -32,7 +32,7 @@ use super::loop_events::{EventSender, LoopEvent, RolloutEvent};
 use super::open_step::{EndedEpisode, OpenStep};
 use super::rollouts::{PlayedStep, Rollouts};
 use super::step_results::{StepResults, TaskResults};
-use super::step_weights::{StepWeights, WeightLease};
+use super::step_weights::{StepWeights, WeightSource};
 
 /// Weights of learners, with the work that they make possible.
 pub(super) struct Handover {
@@ -259,7 +259,7 @@ impl RolloutThread<'_> {
             return Ok(RolloutEvent::PartPlayed { part, transitions });
         }
         parts.insert(part.lane, results);
-        let whole = StepResults::merge(lanes, parts).ok_or(Error::Engine(GenerateError::Stopped))?;
+        let whole = StepResults::merge(lanes, parts).ok_or_else(|| Error::lost("the parts of a step"))?;
         let played = whole.into_step(self.rollouts, self.host)?;
         if self.rollouts.draws_in_turn() {
             self.cursors.fill(played.cursors.clone());
@@ -274,11 +274,14 @@ impl RolloutThread<'_> {
             let part = StepPart { step: task.step, lane: 0 };
             let open = || self.open.get_mut(&part)?.take(task.task);
             // Admission counts a task as ended only if it was played.
-            let own =
-                self.waiting.remove(&task).or_else(open).ok_or(Error::Engine(GenerateError::Stopped))?;
+            let own = self
+                .waiting
+                .remove(&task)
+                .or_else(open)
+                .ok_or_else(|| Error::lost("the results of a task"))?;
             results.push(own);
         }
-        let drawn = self.drawn.remove(&step).ok_or(Error::Engine(GenerateError::Stopped))?;
+        let drawn = self.drawn.remove(&step).ok_or_else(|| Error::lost("the tasks of a step"))?;
         Ok(StepResults::by_arrival(step, drawn.cursors, drawn.levels, results))
     }
 
@@ -323,7 +326,7 @@ impl RolloutThread<'_> {
         let (mut pinned, mut leased) = (Vec::new(), Vec::new());
         for (learner, update) in updates.iter().copied() {
             let Some(handed) = self.weights.remove(&(learner, update)) else {
-                return Err(Error::Engine(GenerateError::Stopped));
+                return Err(Error::lost("the weights of a learner"));
             };
             is_new |= matches!(handed.state, WeightState::New(_));
             let state = match (handed.state, &self.cluster) {
@@ -352,15 +355,18 @@ impl RolloutThread<'_> {
             }
             self.weights.insert((learner, update), HandedWeights { state, ..handed });
         }
-        let generator = self.keeps_versions.then(|| {
-            let team = PinnedTeam { router: Arc::clone(&self.router), versions: pinned };
-            Arc::new(team) as Arc<dyn Generate>
-        });
-        let leased = self.cluster.clone().map(|cluster| WeightLease { cluster, weights: leased });
+        let source = match &self.cluster {
+            Some(cluster) => WeightSource::Cluster { cluster: Arc::clone(cluster), weights: leased },
+            None if self.keeps_versions => {
+                let team = PinnedTeam { router: Arc::clone(&self.router), versions: pinned };
+                WeightSource::Generator(Arc::new(team))
+            }
+            None => WeightSource::Session,
+        };
         if is_new {
             self.published.push((Instant::now(), started.elapsed().as_secs_f64()));
         }
-        Ok(StepWeights { versions, generator, leased })
+        Ok(StepWeights { versions, source })
     }
 
     /// Drops weights that nothing will use. The newest of each learner are kept: evaluations may still use them.

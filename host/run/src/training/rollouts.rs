@@ -17,7 +17,7 @@ use pl_types::{EpisodeId, TaskKey, Transition};
 use serde_json::{Map, Value, json};
 use tracing::Instrument;
 
-use crate::cluster::Team;
+use crate::cluster::TeamRef;
 use crate::design::{DesignRecord, ScenarioDesigner};
 use crate::error::Error;
 use crate::evaluation::{EvaluationReport, Round, is_evaluation_due, mean_of, play_round};
@@ -275,7 +275,7 @@ impl Rollouts {
             let update = move |p: RolloutProgress| tracker.update(p.done as u64, p.total as u64);
             let file = TraceFile { step, evaluation: Some(evaluation.name.clone()) };
             let keep = |batch| self.keep(host, Some(&file), batch);
-            let player = |setup| weights.player(Team::Evaluation(index as u32), &setup);
+            let player = |setup| weights.player(TeamRef::Evaluation(index as u32), &setup);
             let setup = &self.scenarios[evaluation.scenario].setup;
             let span =
                 tracing::info_span!(target: SPAN_TARGET, "evaluation", step, evaluation = evaluation.name);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use pl_run::design::{DesignRecord, Outcome, read_designs};
-use pl_run::replay::{RecordedRun, Replayer};
+use pl_run::replay::{Replayer, RunTraces};
 use pl_run::{CheckedWorkflow, Error};
 use pl_types::Transition;
 use serde_json::Value;
@@ -133,7 +133,7 @@ fn a_run_is_deterministic_resumes_bit_for_bit_and_replays() {
     assert_equal(&whole, &part, 2);
     let host = host();
     let (replayer, recorded) =
-        (Replayer::new(&host, &part, &BTreeMap::new(), false).unwrap(), RecordedRun::open(&part).unwrap());
+        (Replayer::new(&host, &part, &BTreeMap::new(), false).unwrap(), RunTraces::open(&part).unwrap());
     let mut episodes = 0;
     let compare = |agreement| {
         episodes += 1;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use pl_run::replay::{RecordedRun, Replayer};
+use pl_run::replay::{Replayer, RunTraces};
 use pl_run::{
     Access, CheckedWorkflow, DevicePreference, Error, ResumeOptions, RunEnding, StopRequest, StoredWorkflow,
     TrainingRun, select_device,
@@ -262,7 +262,7 @@ fn a_stored_workflow_has_no_index_or_name_that_leads_elsewhere() {
         let message = error.to_string();
         assert!(matches!(error, Error::StoredWorkflow { .. }) && error.is_input(), "{message}");
         assert!(message.contains("workflow.json: ") && message.contains(expected), "{pointer}: {message}");
-        assert!(RecordedRun::open(&root).is_err() && resume(&root, &[]).is_err(), "{pointer}");
+        assert!(RunTraces::open(&root).is_err() && resume(&root, &[]).is_err(), "{pointer}");
     }
 }
 
@@ -270,7 +270,7 @@ fn a_stored_workflow_has_no_index_or_name_that_leads_elsewhere() {
 fn a_trace_that_claims_too_many_candidates_is_an_error() {
     let workflow = Workflow::new("tree-l2.mas", "");
     let root = workflow.run(&["train.steps=1"]);
-    let recorded = RecordedRun::open(&root).unwrap();
+    let recorded = RunTraces::open(&root).unwrap();
     let mut trace = recorded.traces().next().unwrap().unwrap();
     trace.candidates = u32::MAX;
     let (traces, file) =

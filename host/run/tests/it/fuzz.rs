@@ -7,7 +7,7 @@ use pl_dsl::graph::Graph;
 use pl_record::{TraceFile, Traces};
 use pl_rollout::Trace;
 use pl_run::StoredWorkflow;
-use pl_run::replay::{RecordedRun, Replayer};
+use pl_run::replay::{Replayer, RunTraces};
 use pl_testing::fuzz::fuzz;
 
 use crate::support::{Workflow, host, host_with};
@@ -26,7 +26,7 @@ fn workflow_json() {
         let _ = Graph::json_of_scenarios(&stored.workflow);
         // The run is not trusted: whatever it names, nothing of the machine is opened.
         let _ = Replayer::new(&host, &root, &BTreeMap::new(), false);
-        let _ = RecordedRun::open(&root);
+        let _ = RunTraces::open(&root);
     });
 }
 
@@ -34,7 +34,7 @@ fn workflow_json() {
 fn trace_lines() {
     let workflow = Workflow::new("tree-l2.mas", "");
     let root = workflow.run(&["train.steps=1"]);
-    let recorded = RecordedRun::open(&root).unwrap();
+    let recorded = RunTraces::open(&root).unwrap();
     let lines = recorded.traces().map(|trace| serde_json::to_vec(&trace.unwrap()).unwrap());
     let seeds: Vec<Vec<u8>> = lines.take(4).collect();
     let words = ["null", "[]", "{}", "-1", "\"view\":", "\"tokens\":[4294967295]", "\"candidates\":0"];
@@ -58,7 +58,7 @@ fn trace_files() {
     let (traces, file) = (Traces::for_run(&root), TraceFile { step: 1, evaluation: None });
     let path = traces.path(&file);
     let seed = fs::read(&path).unwrap();
-    let recorded = RecordedRun::open(&root).unwrap();
+    let recorded = RunTraces::open(&root).unwrap();
     fuzz("trace files", &[seed], &[], |bytes| {
         fs::write(&path, bytes).unwrap();
         let _ = traces.index(&file);

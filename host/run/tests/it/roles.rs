@@ -5,7 +5,7 @@ use std::path::Path;
 
 use pl_rollout::{Agreement, EventKind};
 use pl_run::plan::RunPlan;
-use pl_run::replay::{RecordedRun, Replayer};
+use pl_run::replay::{Replayer, RunTraces};
 use pl_run::{CheckedWorkflow, DevicePreference, select_device};
 use pl_types::EpisodeId;
 
@@ -13,7 +13,7 @@ use crate::support::{Workflow, host};
 
 /// Completions of an evaluation after a step, by task and sample.
 fn completions(run: &Path, evaluation: &str, step: u64) -> BTreeMap<(u32, u32), Vec<Vec<u32>>> {
-    let recorded = RecordedRun::open(run).unwrap();
+    let recorded = RunTraces::open(run).unwrap();
     let mut out = BTreeMap::new();
     for trace in recorded.traces().map(Result::unwrap) {
         let id = EpisodeId::from_key(&trace.key);
@@ -66,7 +66,7 @@ fn trained_policies_may_swap_roles() {
         let workflow = Workflow::new(file, more);
         let run = workflow.run(&["train.steps=2", "train.learning_rate=0.05", "train.warmup=0"]);
         assert_ne!(completions(&run, "own", 2), completions(&run, "swapped", 2), "{file}");
-        let (host, recorded) = (host(), RecordedRun::open(&run).unwrap());
+        let (host, recorded) = (host(), RunTraces::open(&run).unwrap());
         let replayer = Replayer::new(&host, &run, &BTreeMap::new(), false).unwrap();
         let mut replays = 0;
         replayer

@@ -90,7 +90,7 @@ fn lost_episodes_of_an_evaluation_count_as_not_solved() {
     let overrides =
         ["train.steps=1", "train.faults=redraw", "board.trap=0.35", "held_out.limit=8", "held_out.samples=4"];
     let run = workflow.run(&overrides);
-    let recorded = pl_run::replay::RecordedRun::open(&run).unwrap();
+    let recorded = pl_run::replay::RunTraces::open(&run).unwrap();
     let solved = |step: u64| {
         let traces = recorded.traces().map(Result::unwrap);
         let own = traces.filter(|trace| {

@@ -38,8 +38,7 @@ struct Line {
 impl Line {
     fn clock(&self) -> ProcessClock {
         let train = self.timeline.iter().find(|part| part.part == "train");
-        let trained = train.map_or(0.0, |train| train.end);
-        ProcessClock { started: self.clock_started.clone(), trained }
+        ProcessClock { started: self.clock_started.clone(), trained: train.map(|train| train.end) }
     }
 
     /// Returns true if the line is of another process than that of the line before.

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use notify::{RecursiveMode, Watcher};
-use pl_run::replay::RecordedRun;
+use pl_run::replay::RunTraces;
 use pl_toolchain::{Profile, Project};
 
 use super::build;
@@ -50,7 +50,7 @@ fn build_and_replay(app: &App, project: &Project, run: &Path, options: &PluginDe
             run: run.to_owned(),
             episode: Some(match &options.episode {
                 Some(episode) => episode.clone(),
-                None => RecordedRun::open(run)?.last_episode()?,
+                None => RunTraces::open(run)?.last_episode()?,
             }),
             all: false,
             failed: false,

@@ -3,7 +3,6 @@
 use pl_dsl::workflow::Evaluation;
 use pl_trainer::checkpoint::{CheckpointInfo, EvaluationScore};
 use pl_trainer::{StepMetrics, Trainer};
-use pl_types::GenerateError;
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -29,7 +28,7 @@ impl OuterLoop<'_> {
         names: &[String],
     ) -> Result<StepTimes, Error> {
         let step = self.state.step + 1;
-        let played = self.played.remove(&step).ok_or(Error::Engine(GenerateError::Stopped))?;
+        let played = self.played.remove(&step).ok_or_else(|| Error::lost("the results of a step"))?;
         for failure in &played.failures {
             self.folder.failures.append(failure)?;
         }

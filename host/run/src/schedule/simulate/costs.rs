@@ -61,7 +61,7 @@ pub fn read_costs(run: &Path, every: &[u32]) -> Result<RunCosts, Error> {
     let recorded = lines.iter().map(|line| RecordedStep {
         clock: ProcessClock {
             started: line.clock_started.clone(),
-            trained: line.learners.first().map_or(0.0, |learner| learner.start),
+            trained: line.learners.first().map(|learner| learner.start),
         },
         episodes: line
             .episode_starts
@@ -152,7 +152,7 @@ mod tests {
     fn the_contention_of_steps_is_that_of_all_that_play_at_a_time() {
         let episode = |start, end| RecordedEpisode { start, end, tokens: (end - start) * 10.0 };
         let step = |trained, episodes: &[RecordedEpisode]| RecordedStep {
-            clock: ProcessClock { started: None, trained },
+            clock: ProcessClock { started: None, trained: Some(trained) },
             episodes: episodes.to_vec(),
         };
         let overlapping = [step(4.0, &[episode(0.2, 4.0)]), step(6.0, &[episode(0.1, 2.0)])];
@@ -169,7 +169,7 @@ mod tests {
         // Its first update may begin later than the last one of the process before it.
         let slow = RecordedEpisode { tokens: 20.0, ..episode(0.0, 4.0) };
         let step = |started: &str, episodes: &[RecordedEpisode]| {
-            let clock = ProcessClock { started: Some(started.to_owned()), trained: 4.0 };
+            let clock = ProcessClock { started: Some(started.to_owned()), trained: Some(4.0) };
             RecordedStep { clock, episodes: episodes.to_vec() }
         };
         let (found, overlapping) =
