@@ -98,10 +98,7 @@ fn check_private(folder: &Path) -> Result<()> {
 }
 
 /// Returns the folder of a fetched tool.
-///
-/// # Errors
-/// Those of [`root`].
-pub fn tool(name: &str, version: &str) -> Result<PathBuf> {
+pub(crate) fn tool(name: &str, version: &str) -> Result<PathBuf> {
     Ok(root()?.join("toolchains").join(format!("{name}-{version}")))
 }
 

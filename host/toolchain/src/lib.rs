@@ -6,12 +6,10 @@ mod error;
 mod example_model;
 pub mod pip;
 mod process;
-#[cfg(feature = "projects")]
 mod projects;
 pub mod rust;
 
 pub use error::{Error, Result};
 pub use example_model::{EXAMPLE_MODEL, fetch_example_model};
 pub use process::{ProgressFn, command_on_path, on_path};
-#[cfg(feature = "projects")]
 pub use projects::*;

@@ -23,18 +23,12 @@ impl Wheel<'_> {
     }
 
     /// Folder of the cache for the installed wheel.
-    ///
-    /// # Errors
-    /// If no cache folder is known.
-    pub fn folder(&self) -> Result<PathBuf> {
+    pub(crate) fn folder(&self) -> Result<PathBuf> {
         cache::tool(self.name, self.version)
     }
 
     /// Installs the wheel into its folder of the cache, unless it is there, and returns the folder.
-    ///
-    /// # Errors
-    /// [`Error::Failed`] if pip does not start or can't fetch it; errors of the file system.
-    pub fn install(&self, size: &str, progress: ProgressFn) -> Result<PathBuf> {
+    pub(crate) fn install(&self, size: &str, progress: ProgressFn) -> Result<PathBuf> {
         let folder = self.folder()?;
         cache::folder(&folder, |partial| {
             progress(&format!("fetching {} {} ({size}) to {}", self.name, self.version, folder.display()));
@@ -80,11 +74,8 @@ pub fn download_wheels(wheels: &[Wheel<'_>], folder: &Path) -> Result<()> {
     Err(Error::failed(format!("{} (its message is above)", failure(&names.join(", ")))))
 }
 
-/// Downloads the source archive of a package, which a line of a requirements file pins.
-///
-/// # Errors
-/// [`Error::Failed`] if pip does not start or can't download it.
-pub fn download_source(name: &str, requirement: &str, folder: &Path) -> Result<()> {
+/// Downloads the source archive of a package.
+pub(crate) fn download_source(name: &str, requirement: &str, folder: &Path) -> Result<()> {
     let mut pip = pip("download", requirement, folder)?;
     pip.args(["--quiet", "--no-binary", ":all:", "--dest"]).arg(folder);
     run(&mut pip, &failure(name))
