@@ -44,7 +44,7 @@ pub struct SessionOptions {
     pub own_weights: bool,
 }
 
-/// What a session begins with.
+/// Seed, date and kind of weights of a new session.
 pub(crate) struct SessionStart {
     pub seed: u64,
     /// Date that chat templates see as today.

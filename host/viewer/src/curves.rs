@@ -47,7 +47,7 @@ struct Bucket {
     low: Value,
     high: Value,
     sum: Value,
-    /// How many lines have each number of `sum`.
+    /// Number of lines that have each number of `sum`.
     counts: Value,
 }
 

@@ -191,6 +191,7 @@ mod tests {
     use pl_types::{Group, Key};
 
     use super::*;
+    use crate::test_transitions::call;
 
     /// A trained policy and one that is not.
     fn models() -> TrainedModels {
@@ -218,30 +219,10 @@ mod tests {
         Transition {
             key: Key { step: 3, task: 2, sample: 0, node_visit: 0, agent: 0, branch: 0, call: 0 },
             group: Group { step: 3, task: 2, agent: 0, turn: 0, node_visit: None },
-            task_id: "t".to_owned(),
             agent: "a".to_owned(),
-            policy: 0,
-            turn: 0,
-            prompt: vec![1],
             completion: vec![2, 3],
             logprobs: vec![-0.5, 0.0],
-            support: None,
-            temperature: 1.0,
-            max_tokens: 8,
-            cut_off: false,
-            final_call: true,
-            versions: vec![0],
-            version: 0,
-            version_changes: Vec::new(),
-            team_reward: 1.0,
-            local_reward: 0.0,
-            reward: 1.0,
-            success: true,
-            chosen: true,
-            action: "null".to_owned(),
-            state: String::new(),
-            next_prompt: None,
-            values: None,
+            ..call(0, 0, true, 2)
         }
     }
 

@@ -28,7 +28,7 @@ struct Current {
     version: u64,
 }
 
-/// What a policy that servers generate for is made of.
+/// Parts of a policy that servers generate for.
 pub(crate) struct RemotePolicyConfig {
     /// Index in the workflow.
     pub(crate) policy: usize,

@@ -15,7 +15,7 @@ pub(super) struct StepWeights {
     pub source: WeightSource,
 }
 
-/// What generates with the weights of a step.
+/// Source of the completions of a step.
 #[derive(Clone)]
 pub(super) enum WeightSource {
     /// The generator of the session, whose weights they are.
