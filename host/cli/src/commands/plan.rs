@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::Path;
 
 use pl_run::plan::RunPlan;
-use pl_run::schedule::lanes::Lanes;
 use pl_run::schedule::simulate::pools::{LONGEST_TAIL, PhaseCosts, SplitSimulation};
 use pl_run::schedule::simulate::{EvaluationCosts, RunCosts, Simulation, StepCosts, read_costs};
 use pl_run::{CheckedWorkflow, select_device};
@@ -103,8 +102,7 @@ fn parse_costs(text: &str, every: &[u32]) -> Result<RunCosts, CommandError> {
         publish,
     };
     let evaluations = EvaluationCosts { seconds: evaluate, every: every.to_vec() };
-    let (steps, policies, lanes) = (vec![step], Vec::new(), Lanes::ONE);
-    Ok(RunCosts { slots: 1, contention: 0.0, steps, policies, lanes, evaluations })
+    Ok(RunCosts { evaluations, ..RunCosts::of_steps(vec![step]) })
 }
 
 /// Parses the costs of phases.

@@ -123,8 +123,7 @@ impl fmt::Display for SplitTable<'_> {
 
 #[cfg(test)]
 mod tests {
-    use pl_run::schedule::lanes::Lanes;
-    use pl_run::schedule::simulate::{EvaluationCosts, RunCosts, StepCosts};
+    use pl_run::schedule::simulate::{RunCosts, StepCosts};
 
     use super::*;
 
@@ -137,15 +136,7 @@ mod tests {
             train: vec![2.0],
             publish: 0.0,
         };
-        let steps = vec![step];
-        let costs = RunCosts {
-            slots: 1,
-            contention: 0.0,
-            steps,
-            policies: Vec::new(),
-            lanes: Lanes::ONE,
-            evaluations: EvaluationCosts::default(),
-        };
+        let costs = RunCosts::of_steps(vec![step]);
         let schedules = [0, 1, 2].map(|staleness| ComparedSchedule {
             by_keys: Simulation::new(4, staleness, &costs),
             by_arrival: Simulation::by_arrival(4, staleness, &costs),

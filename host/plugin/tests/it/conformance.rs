@@ -1,6 +1,6 @@
 //! Conformance checks of the maths domain with settings from outside.
 
-use pl_plugin::conformance::{CheckResult, Samples, check_plugin};
+use pl_plugin::conformance::{CheckResult, Report, Samples, check_plugin};
 use pl_plugin::{Plugin, PluginSpec, Task};
 use serde_json::{Map, Value, json};
 
@@ -84,10 +84,9 @@ async fn settings_that_their_item_accepts_are_tested() {
     }
 }
 
-/// Refusals of views may be those of agents that the samples lack, but nothing was tested.
-#[tokio::test]
-async fn an_environment_that_ends_every_episode_with_an_error_fails() {
-    let plugin = load(&component_of(EntryPoint::View, Attack::Refuse), PluginSpec::new("hostile")).await;
+/// Returns the report of a plugin without a whole episode, and the reason for which playing them failed.
+async fn faulty_episodes(entry: EntryPoint, attack: Attack) -> (Report, String) {
+    let plugin = load(&component_of(entry, attack), PluginSpec::new("hostile")).await;
     let tasks = vec![Task { id: "one".to_owned(), data: "{}".to_owned() }];
     let report =
         check_plugin(&plugin, &[], &services(), &Samples { tasks, ..Samples::default() }).await.unwrap();
@@ -95,21 +94,20 @@ async fn an_environment_that_ends_every_episode_with_an_error_fails() {
         CheckResult::Failed(reason) if check.requirement == "plays episodes without a fault" => Some(reason),
         _ => None,
     });
-    let reason = failed.unwrap_or_else(|| panic!("{:?}", report.checks));
-    assert!(reason.contains("agents have the names of their items"), "{reason}");
+    let reason = failed.unwrap_or_else(|| panic!("{:?}", report.checks)).clone();
+    (report, reason)
+}
+
+/// Refusals of views may be those of agents that the samples lack, but nothing was tested.
+#[tokio::test]
+async fn an_environment_that_ends_every_episode_with_an_error_fails() {
+    let (report, reason) = faulty_episodes(EntryPoint::View, Attack::Refuse).await;
+    assert!(reason.contains("agents have the names of their items") && !report.passed(), "{reason}");
 }
 
 /// Without one episode there is nothing else to check, but the plugin has not passed.
 #[tokio::test]
 async fn an_environment_that_traps_at_the_start_of_each_episode_fails() {
-    let plugin = load(&component_of(EntryPoint::Start, Attack::Trap), PluginSpec::new("hostile")).await;
-    let tasks = vec![Task { id: "one".to_owned(), data: "{}".to_owned() }];
-    let report =
-        check_plugin(&plugin, &[], &services(), &Samples { tasks, ..Samples::default() }).await.unwrap();
-    let failed = report.checks.iter().find_map(|check| match &check.result {
-        CheckResult::Failed(reason) if check.requirement == "plays episodes without a fault" => Some(reason),
-        _ => None,
-    });
-    let reason = failed.unwrap_or_else(|| panic!("{:?}", report.checks));
+    let (report, reason) = faulty_episodes(EntryPoint::Start, Attack::Trap).await;
     assert!(reason.contains("start") && reason.contains("unreachable") && !report.passed(), "{reason}");
 }

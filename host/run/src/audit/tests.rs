@@ -109,10 +109,9 @@ fn an_oracle_that_solves_nothing_is_a_defect_and_a_missing_one_is_not() {
     assert_eq!(judge_with(Vec::new(), vec![oracle(0.0, 0.0)]), [Defect, Ok, Ok]);
     assert_eq!(judge_with(Vec::new(), vec![silent(), oracle(1.0, 1.0)]), [Defect, Ok, Ok, Ok]);
     assert_eq!(judge_with(Vec::new(), vec![silent(), silent()]), [Look, Ok, Ok]);
-    let slow = OracleResult { unsolvable: 0.0, ..oracle(0.5, 1.0) };
-    assert_eq!(judge_with(Vec::new(), vec![slow]), [Look, Ok, Ok]);
-    let slow = OracleResult { unsolvable: 0.0, ..oracle(0.5, 1.0) };
-    assert!(judge_oracle(&slow).text.ends_with("but only 5 in as many turns as the workflow allows"));
+    let slow = || OracleResult { unsolvable: 0.0, ..oracle(0.5, 1.0) };
+    assert_eq!(judge_with(Vec::new(), vec![slow()]), [Look, Ok, Ok]);
+    assert!(judge_oracle(&slow()).text.ends_with("but only 5 in as many turns as the workflow allows"));
     assert_eq!(judge_oracle(&silent()).text, "the oracle solves none of the 10 tasks of train (level 3)");
 }
 

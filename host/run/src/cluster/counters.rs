@@ -1,4 +1,4 @@
-//! Numbers of tasks and updates, for the status of workers and learners.
+//! Numbers of tasks, updates and jobs, for the status of workers, learners and sandbox machines.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::host::Host;
 
 use super::cpu::cpu_kind;
 
-/// Numbers of a worker's tasks, or of a learner's updates.
+/// Numbers of a worker's tasks, a learner's updates, or a sandbox machine's jobs.
 #[derive(Default)]
 pub(super) struct Counters {
     running: AtomicU32,
@@ -37,6 +37,11 @@ impl Counters {
         result
     }
 
+    /// Returns the number of those that run.
+    pub fn running(&self) -> u32 {
+        self.running.load(Ordering::Relaxed)
+    }
+
     /// Returns the number of those that are done.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
@@ -61,11 +66,8 @@ impl Counters {
             playing: 0,
             played: 0,
         };
-        let status = move || WorkerStatus {
-            playing: counters.running.load(Ordering::Relaxed),
-            played: counters.done(),
-            ..idle.clone()
-        };
+        let status =
+            move || WorkerStatus { playing: counters.running(), played: counters.done(), ..idle.clone() };
         host.handle().spawn(async move { worker.answer_status(status).await })
     }
 }

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use futures::future::join_all;
 use pl_cluster::{JobRunner, NextJob, Role, RunEntry, SandboxStatus, TakenJob};
@@ -16,6 +15,7 @@ use crate::progress::Notice;
 use crate::sandbox::LazyWorkers;
 use crate::stop_request::StopRequest;
 
+use super::counters::Counters;
 use super::join_runs::{GIVE_BACK, JoinOptions, join_runs};
 use super::message;
 
@@ -53,9 +53,7 @@ fn take_part(
     let block = settings(runner.entry(), options)?;
     let sandbox = LazyWorkers::started(host, &block, Path::new(""))?;
     host.notify(Notice::JoinedRun { run: run.clone() });
-    let machine =
-        Machine { sandbox, options: options.clone(), running: AtomicU32::new(0), done: AtomicU64::new(0) };
-    let machine = Arc::new(machine);
+    let machine = Arc::new(Machine { sandbox, options: options.clone(), counters: Counters::default() });
     let ended = host.block_on(async {
         let answering = {
             let (runner, machine) = (runner.clone(), Arc::clone(&machine));
@@ -72,7 +70,7 @@ fn take_part(
         answering.abort();
         ended
     });
-    host.notify(Notice::LeftRun { run, done: machine.done.load(Ordering::Relaxed) });
+    host.notify(Notice::LeftRun { run, done: machine.counters.done() });
     ended
 }
 
@@ -95,8 +93,7 @@ fn settings(entry: &RunEntry, options: &SandboxMachineOptions) -> Result<Sandbox
 struct Machine {
     sandbox: Arc<dyn Sandbox>,
     options: SandboxMachineOptions,
-    running: AtomicU32,
-    done: AtomicU64,
+    counters: Counters,
 }
 
 impl Machine {
@@ -105,8 +102,8 @@ impl Machine {
             sandbox: self.options.join.name.clone(),
             program: env!("CARGO_PKG_VERSION").to_owned(),
             slots: self.options.slots,
-            running: self.running.load(Ordering::Relaxed),
-            done: self.done.load(Ordering::Relaxed),
+            running: self.counters.running(),
+            done: self.counters.done(),
         }
     }
 
@@ -119,9 +116,9 @@ impl Machine {
             };
             match next.map_err(Error::cluster)? {
                 NextJob::Run(task) => {
-                    self.running.fetch_add(1, Ordering::Relaxed);
-                    self.run(*task).await;
-                    self.running.fetch_sub(1, Ordering::Relaxed);
+                    self.counters.begin();
+                    let is_done = self.run(*task).await;
+                    self.counters.end(is_done);
                 }
                 NextJob::Idle => {}
                 NextJob::Ended => return Ok(()),
@@ -129,7 +126,8 @@ impl Machine {
         }
     }
 
-    async fn run(&self, task: TakenJob) {
+    /// Runs a job. Returns true if its verdict was sent.
+    async fn run(&self, task: TakenJob) -> bool {
         let verdict = match message::decode::<Job>("a job", &task.job) {
             Ok(job) => self.sandbox.execute(vec![job]).await.pop(),
             Err(error) => Some(Verdict::from_sandbox(Ending::Error, format!("sandbox: {error}\n"), true)),
@@ -138,17 +136,13 @@ impl Machine {
         let is_lost = |verdict: &Verdict| verdict.ending == Ending::LostWorker && !verdict.reproducible;
         let Some(verdict) = verdict.filter(|verdict| !is_lost(verdict)) else {
             tracing::warn!("a job was lost here, and is given back");
-            return task.give_back(GIVE_BACK).await;
+            task.give_back(GIVE_BACK).await;
+            return false;
         };
         let sent = match message::encode("a verdict", &verdict) {
             Ok(encoded) => task.finish(&encoded).await.map_err(ClusterError::from),
             Err(error) => Err(error),
         };
-        match sent {
-            Ok(()) => {
-                self.done.fetch_add(1, Ordering::Relaxed);
-            }
-            Err(error) => tracing::warn!(%error, "a verdict was not sent"),
-        }
+        sent.inspect_err(|error| tracing::warn!(%error, "a verdict was not sent")).is_ok()
     }
 }

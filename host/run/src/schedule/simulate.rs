@@ -115,6 +115,18 @@ impl StepCosts {
 }
 
 impl RunCosts {
+    /// Returns the costs of these steps in one lane, with an episode at a time that nothing slows down, and no evaluation.
+    pub fn of_steps(steps: Vec<StepCosts>) -> RunCosts {
+        RunCosts {
+            slots: 1,
+            contention: 0.0,
+            steps,
+            policies: Vec::new(),
+            lanes: Lanes::ONE,
+            evaluations: EvaluationCosts::default(),
+        }
+    }
+
     /// Number of learners.
     pub fn learners(&self) -> usize {
         self.steps.iter().map(|step| step.train.len()).max().unwrap_or(0)

@@ -8,8 +8,7 @@
 use distrs::Normal;
 use serde::Serialize;
 
-use super::{EvaluationCosts, RunCosts, Simulation, StepCosts};
-use crate::schedule::lanes::Lanes;
+use super::{RunCosts, Simulation, StepCosts};
 
 /// Slots of a device. Only rounding depends on it.
 const SLOTS: u32 = 8;
@@ -66,14 +65,7 @@ impl PhaseCosts {
             publish: 0.0,
         };
         let slots = (SLOTS * devices) as usize;
-        let costs = RunCosts {
-            slots,
-            contention: 0.0,
-            steps: vec![costs],
-            policies: Vec::new(),
-            lanes: Lanes::ONE,
-            evaluations: EvaluationCosts::default(),
-        };
+        let costs = RunCosts { slots, ..RunCosts::of_steps(vec![costs]) };
         let rollout = Simulation::new(1, 0, &costs).seconds;
         let train = self.train.iter().sum::<f64>() * f64::from(self.devices) / f64::from(devices);
         self.wake + rollout + self.sleep + train + self.other
@@ -169,14 +161,7 @@ impl PhaseCosts {
         };
         let slots = (SLOTS * split.rollout) as usize;
         let steps = (1..=steps).map(step).collect();
-        RunCosts {
-            slots,
-            contention: 0.0,
-            steps,
-            policies: Vec::new(),
-            lanes: Lanes::ONE,
-            evaluations: EvaluationCosts::default(),
-        }
+        RunCosts { slots, ..RunCosts::of_steps(steps) }
     }
 
     /// Lengths of a step's episodes, as many as [`PhaseCosts::devices`] have slots. The longest takes

@@ -6,15 +6,7 @@ use super::*;
 
 /// Simulates steps of one episode each, one at a time.
 fn simulate(steps: u64, staleness: u64, costs: &[StepCosts]) -> Simulation {
-    let costs = RunCosts {
-        slots: 1,
-        contention: 0.0,
-        steps: costs.to_vec(),
-        policies: Vec::new(),
-        lanes: Lanes::ONE,
-        evaluations: EvaluationCosts::default(),
-    };
-    Simulation::new(steps, staleness, &costs)
+    Simulation::new(steps, staleness, &RunCosts::of_steps(costs.to_vec()))
 }
 
 fn step(rollout: f64, train: f64) -> StepCosts {
@@ -53,8 +45,7 @@ fn worked_examples() {
 fn evaluations_are_due_at_the_start_at_their_intervals_and_at_the_end() {
     let seconds = |steps, staleness, every: &[u32]| {
         let evaluations = EvaluationCosts { seconds: 1.0, every: every.to_vec() };
-        let (steps_costs, policies, lanes) = (constant(3.0, 2.0).to_vec(), Vec::new(), Lanes::ONE);
-        let costs = RunCosts { slots: 1, contention: 0.0, steps: steps_costs, policies, lanes, evaluations };
+        let costs = RunCosts { evaluations, ..RunCosts::of_steps(constant(3.0, 2.0).to_vec()) };
         Simulation::new(steps, staleness, &costs).seconds
     };
     assert_eq!(seconds(4, 0, &[]), 20.0);
@@ -72,20 +63,14 @@ fn evaluations_are_due_at_the_start_at_their_intervals_and_at_the_end() {
 #[test]
 fn a_straggler_does_not_hold_up_the_next_step() {
     // Two slots; one of two episodes is slow. Step by step, a step takes 8 seconds.
-    let costs = RunCosts {
-        slots: 2,
-        contention: 0.0,
-        steps: vec![StepCosts {
-            episodes: vec![8.0, 2.0],
-            tasks: vec![0, 1],
-            lanes: Vec::new(),
-            train: vec![1.0],
-            publish: 0.0,
-        }],
-        policies: Vec::new(),
-        lanes: Lanes::ONE,
-        evaluations: EvaluationCosts::default(),
+    let step = StepCosts {
+        episodes: vec![8.0, 2.0],
+        tasks: vec![0, 1],
+        lanes: Vec::new(),
+        train: vec![1.0],
+        publish: 0.0,
     };
+    let costs = RunCosts { slots: 2, ..RunCosts::of_steps(vec![step]) };
     let seconds = |staleness| Simulation::new(4, staleness, &costs).seconds;
     assert_eq!(seconds(0), 36.0);
     // Slot 1: 8 + 2 + 8 + 2; slot 2: 2 + 8, and 2 of step 2 until its weights are there.
@@ -104,14 +89,7 @@ fn episodes_slow_each_other_down() {
         train: vec![1.0],
         publish: 0.0,
     }];
-    let costs = |slots| RunCosts {
-        slots,
-        contention: 1.0,
-        steps: steps.clone(),
-        policies: Vec::new(),
-        lanes: Lanes::ONE,
-        evaluations: EvaluationCosts::default(),
-    };
+    let costs = |slots| RunCosts { slots, contention: 1.0, ..RunCosts::of_steps(steps.clone()) };
     // The sum of both, however many play at a time.
     assert_eq!(Simulation::new(1, 0, &costs(1)).seconds, 7.0);
     let both = Simulation::new(1, 0, &costs(2));
@@ -131,14 +109,8 @@ fn learners_have_a_pace_of_their_own() {
         publish: 0.0,
     };
     let policies = vec![vec!["small".to_owned()], vec!["large".to_owned()]];
-    let costs = RunCosts {
-        slots: 1,
-        contention: 0.0,
-        steps: vec![step([1.0, 5.0]), step([5.0, 1.0])],
-        policies,
-        lanes: Lanes::ONE,
-        evaluations: EvaluationCosts::default(),
-    };
+    let steps = vec![step([1.0, 5.0]), step([5.0, 1.0])];
+    let costs = RunCosts { policies, ..RunCosts::of_steps(steps) };
     assert_eq!(Simulation::new(6, 0, &costs).seconds, 36.0);
     // The first rollout, then 18 seconds of updates for each learner.
     assert_eq!(Simulation::new(6, 5, &costs).seconds, 19.0);
@@ -162,14 +134,7 @@ fn a_lane_is_as_fast_as_it_is_alone() {
         publish: 0.0,
     };
     let lanes = Lanes::new(2, &[[0].into(), [1].into()]);
-    let both = RunCosts {
-        slots: 2,
-        contention: 0.0,
-        steps: vec![step],
-        policies: Vec::new(),
-        lanes,
-        evaluations: EvaluationCosts::default(),
-    };
+    let both = RunCosts { slots: 2, lanes, ..RunCosts::of_steps(vec![step]) };
     let shared = RunCosts { lanes: Lanes::ONE, ..both.clone() };
     let schedule = StepSchedule::new(4, vec![1, 1]);
     let fast = |costs: &RunCosts| {
@@ -201,14 +166,7 @@ fn an_update_of_two_steps_takes_the_time_of_both() {
         train: vec![1.0, 3.0],
         publish: 0.0,
     };
-    let costs = RunCosts {
-        slots: 1,
-        contention: 0.0,
-        steps: vec![step],
-        policies: Vec::new(),
-        lanes: Lanes::ONE,
-        evaluations: EvaluationCosts::default(),
-    };
+    let costs = RunCosts::of_steps(vec![step]);
     let pairs = UpdateSteps { first: 2, every: 2, count: 2 };
     let seconds = |staleness: u64| {
         let schedule = StepSchedule::new(4, vec![staleness; 2]);
@@ -232,14 +190,7 @@ fn a_slow_task_holds_up_a_later_update() {
         publish: 0.0,
     };
     let steps = vec![step(7.0), step(1.0)];
-    let costs = RunCosts {
-        slots: 8,
-        contention: 0.0,
-        steps,
-        policies: Vec::new(),
-        lanes: Lanes::ONE,
-        evaluations: EvaluationCosts::default(),
-    };
+    let costs = RunCosts { slots: 8, ..RunCosts::of_steps(steps) };
     // Both wait for the first task that takes 7 seconds, or don't.
     assert_eq!(Simulation::new(2, 2, &costs).seconds, 11.0);
     assert_eq!(Simulation::by_arrival(2, 2, &costs).unwrap().seconds, 9.0);
