@@ -109,7 +109,7 @@ impl Constraint {
             return Some((self.ending.clone(), self.ending_tokens.clone()));
         }
         let text = [&self.text, bytes].concat();
-        whole(&self.grammar.endings.ending(&text, &self.ending, bytes.len())?)
+        whole(&self.grammar.endings.ending(&text, &self.ending)?)
     }
 }
 

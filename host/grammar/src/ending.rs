@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use llguidance::TokenParser;
 use llguidance::derivre::StateID;
@@ -32,8 +32,8 @@ const STATES: usize = 1 << 14;
 /// Most ways to end a lexeme that leave the lexer alike.
 const ALIKE: usize = 4;
 
-/// Most ends of a lexeme that are tried as the end of the text.
-const ENDS: usize = 32;
+/// Most parts of the earlier ending that are tried as the rest of one text.
+const RESTS: usize = 64;
 
 /// The search for endings of the texts of one grammar.
 pub(crate) struct EndingSearch {
@@ -59,15 +59,15 @@ impl EndingSearch {
             Effort { per_length: PER_TEXT, is_thorough: false },
             Effort { per_length: PER_TEXT, is_thorough: true },
         ];
-        self.search(|parser| searches.into_iter().find_map(|effort| find(&parser, &[], 0, effort)))
+        self.search(|parser| searches.into_iter().find_map(|effort| find(&parser, &[], effort)))
     }
 
-    /// Searches a short ending of `text`. `earlier` is an ending of it without its last `since` bytes: most tokens go on
-    /// within what that ending closes.
-    pub(crate) fn ending(&self, text: &[u8], earlier: &[u8], since: usize) -> Option<Vec<u8>> {
+    /// Searches a short ending of `text`. `earlier` is an ending of it without its last token: most tokens go on within what
+    /// that ending closes.
+    pub(crate) fn ending(&self, text: &[u8], earlier: &[u8]) -> Option<Vec<u8>> {
         self.search(|mut parser| {
             let effort = Effort { per_length: PER_ENDING, is_thorough: false };
-            consume(&mut parser, text).then(|| find(&parser, earlier, since, effort))?
+            consume(&mut parser, text).then(|| find(&parser, earlier, effort))?
         })
     }
 
@@ -109,22 +109,16 @@ struct Effort {
 
 /// Searches an ending of at most one length after another. Lengths are left out that are too short by far for the text before,
 /// which had `earlier`.
-fn find(parser: &TokenParser, earlier: &[u8], since: usize, effort: Effort) -> Option<Vec<u8>> {
+fn find(parser: &TokenParser, earlier: &[u8], effort: Effort) -> Option<Vec<u8>> {
     let lengths = LENGTHS.iter().filter(|limit| **limit >= earlier.len() / 2);
-    lengths.copied().find_map(|limit| search(parser, earlier, since, limit, effort))
+    lengths.copied().find_map(|limit| search(parser, earlier, limit, effort))
 }
 
 /// A limited-discrepancy search (Harvey and Ginsberg 1995) over the lexemes of the grammar: those that are likely to close what
 /// is open come first, and texts that leave that order least are extended first, short ones before long ones. Within a lexeme
 /// the shortest bytes are known. Returns `None` if there is no ending of at most `limit` bytes, or if as many texts as
 /// `effort` allows were extended before one was found.
-fn search(
-    start: &TokenParser,
-    earlier: &[u8],
-    since: usize,
-    limit: usize,
-    effort: Effort,
-) -> Option<Vec<u8>> {
+fn search(start: &TokenParser, earlier: &[u8], limit: usize, effort: Effort) -> Option<Vec<u8>> {
     let mut queue = BinaryHeap::new();
     let mut created = 0;
     queue.push(Candidate {
@@ -145,8 +139,11 @@ fn search(
         if parser.is_accepting() {
             return Some(added);
         }
-        let rests = (0..=since.min(earlier.len())).map(|from| &earlier[from..]);
-        if let Some(rest) = rests.filter(|rest| !rest.is_empty()).find(|rest| completes(&mut parser, rest)) {
+        // Renews what the lexer may spend on new states, and goes on by bytes that the grammar leaves no choice of.
+        let Ok(next) = parser.compute_mask() else { continue };
+        let rests = (0..earlier.len()).map(|from| &earlier[from..]);
+        let mut likely = rests.filter(|rest| next.is_allowed(u32::from(rest[0]))).take(RESTS);
+        if let Some(rest) = likely.find(|rest| completes(&mut parser, rest)) {
             return Some([&added, rest].concat());
         }
         let extensions = extensions_of(&mut parser, limit - added.len(), &states, effort.is_thorough);
@@ -174,18 +171,14 @@ fn extensions_of(
     states: &[StateID],
     is_thorough: bool,
 ) -> Vec<(Vec<u8>, Option<StateID>)> {
-    // Renews what the lexer may spend on new states, and goes on by bytes that the grammar leaves no choice of.
-    if parser.compute_mask().is_err() {
-        return Vec::new();
-    }
     let forced = parser.parser.currently_forced_bytes().to_vec();
     let left = left.saturating_sub(forced.len());
     let mut found = LexemeEnds::default();
     if !is_thorough {
-        found = parser.parser.with_recognizer(|lexer| lexeme_ends(lexer, left, is_plain));
+        found = parser.parser.with_recognizer(|lexer| lexeme_ends(lexer, left, &PLAIN));
     }
     if found.ends.is_empty() && found.nexts.is_empty() {
-        found = parser.parser.with_recognizer(|lexer| lexeme_ends(lexer, left, |_| true));
+        found = parser.parser.with_recognizer(|lexer| lexeme_ends(lexer, left, &ALL));
     }
     let LexemeEnds { ends, mut nexts } = found;
     let after_forced = |bytes: Vec<u8>| [&forced[..], &bytes].concat();
@@ -218,16 +211,17 @@ struct Next {
     is_alike: bool,
 }
 
-/// Searches the ends, of at most `left` bytes, of the lexeme that the parser is in, breadth first over the states of the lexer:
-/// within a lexeme, texts with the same state go on alike.
-fn lexeme_ends(lexer: &mut ParserRecognizer<'_>, left: usize, may_come: fn(u8) -> bool) -> LexemeEnds {
+/// Searches the ends, of at most `left` bytes of `alphabet`, of the lexeme that the parser is in, breadth first over the states
+/// of the lexer: within a lexeme, texts with the same state go on alike.
+fn lexeme_ends(lexer: &mut ParserRecognizer<'_>, left: usize, alphabet: &[u8]) -> LexemeEnds {
     let rows = |lexer: &mut ParserRecognizer<'_>| {
         let stats = lexer.stats_mut();
         stats.rows + stats.cached_rows
     };
     let mut found = LexemeEnds::default();
     let mut seen = HashSet::from([lexer.lexer_state()]);
-    let mut known: HashMap<_, Vec<usize>> = HashMap::new();
+    let mut ends: HashMap<Rc<[usize]>, usize> = HashMap::new();
+    let mut nexts: HashMap<_, Vec<usize>> = HashMap::new();
     let mut queue = VecDeque::from([Vec::new()]);
     let mut present: Vec<u8> = Vec::new();
     lexer.trie_started("endings");
@@ -238,18 +232,24 @@ fn lexeme_ends(lexer: &mut ParserRecognizer<'_>, left: usize, may_come: fn(u8) -
             break;
         }
         let before_byte = lexer.lexer_state();
-        if found.ends.len() < ENDS
-            && !bytes.is_empty()
-            && !lexer.lexer_mut().try_lexeme_end(before_byte).is_error()
-        {
-            found.ends.push(bytes.clone());
+        let mut possible: Option<Rc<[usize]>> = None;
+        let mut possible_lexemes = |lexer: &ParserRecognizer<'_>| {
+            let lexemes =
+                || lexer.lexer().possible_lexemes(before_byte).iter().map(|one| one.as_usize()).collect();
+            Rc::clone(possible.get_or_insert_with(lexemes))
+        };
+        if !bytes.is_empty() && !lexer.lexer_mut().try_lexeme_end(before_byte).is_error() {
+            let alike = ends.entry(possible_lexemes(lexer)).or_default();
+            if *alike < ALIKE {
+                *alike += 1;
+                found.ends.push(bytes.clone());
+            }
         }
         if bytes.len() >= left {
             present = bytes;
             continue;
         }
-        let mut possible: Option<Rc<[usize]>> = None;
-        for byte in common_first().filter(|byte| may_come(*byte)) {
+        for byte in alphabet.iter().copied() {
             let before = rows(lexer);
             if !lexer.try_push_byte(byte) {
                 continue;
@@ -260,10 +260,7 @@ fn lexeme_ends(lexer: &mut ParserRecognizer<'_>, left: usize, may_come: fn(u8) -
             let more = || [&bytes[..], &[byte]].concat();
             if ends_lexeme {
                 let more = more();
-                let possible = possible.get_or_insert_with(|| {
-                    lexer.lexer().possible_lexemes(before_byte).iter().map(|one| one.as_usize()).collect()
-                });
-                let alike = known.entry((state, Rc::clone(possible))).or_default();
+                let alike = nexts.entry((state, possible_lexemes(lexer))).or_default();
                 if alike.len() < ALIKE {
                     alike.push(more.len());
                     let is_alike = alike.first().is_some_and(|shortest| *shortest < more.len());
@@ -279,18 +276,19 @@ fn lexeme_ends(lexer: &mut ParserRecognizer<'_>, left: usize, may_come: fn(u8) -
     found
 }
 
-/// Returns all bytes that texts have, common ones first.
-fn common_first() -> impl Iterator<Item = u8> {
+/// All bytes that texts have, common ones first.
+static ALL: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let common = (b'a'..=b'z').chain(b'0'..=b'9').chain(b'A'..=b'Z');
     let rest = (0..=0xF7).filter(|byte: &u8| !byte.is_ascii_alphanumeric() && byte.is_ascii_graphic());
     let others = (0..=0xF7).filter(|byte: &u8| !byte.is_ascii_graphic());
-    common.chain(rest).chain(others)
-}
+    common.chain(rest).chain(others).collect()
+});
 
-/// Returns true for white space and the graphic characters of ASCII but the one that begins escapes.
-fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_whitespace() || byte.is_ascii_graphic() && byte != b'\\'
-}
+/// White space and the graphic characters of ASCII but the one that begins escapes, common ones first.
+static PLAIN: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let is_plain = |byte: &u8| byte.is_ascii_whitespace() || byte.is_ascii_graphic() && *byte != b'\\';
+    ALL.iter().copied().filter(is_plain).collect()
+});
 
 /// Returns true if more brackets are opened than closed.
 fn opens(bytes: &[u8]) -> bool {
