@@ -21,8 +21,10 @@ pub fn write(report: &EvaluationReport, out: &mut impl Write) -> std::io::Result
     for (k, share) in &report.pass_at {
         writeln!(out, "  pass@{k:<4} {}", percent(*share))?;
     }
-    writeln!(out, "  turns     {:.2} per episode, tokens {:.1}", report.turns, report.tokens)?;
-    writeln!(out, "  truncated {}", percent(report.truncated))?;
+    let turns = or_dash(report.turns.map(|turns| format!("{turns:.2}")));
+    let tokens = or_dash(report.tokens.map(|tokens| format!("{tokens:.1}")));
+    writeln!(out, "  turns     {turns} per episode, tokens {tokens}")?;
+    writeln!(out, "  truncated {}", or_dash(report.truncated.map(percent)))?;
     if report.failures > 0 {
         writeln!(out, "  faults    {}", report.failures)?;
     }

@@ -144,18 +144,42 @@ fn status(app: &App, arguments: &ClusterStatusArgs) -> CommandResult {
         for worker in &run.workers {
             writeln!(out, "  {}", worker_line(worker))?;
         }
-        let Some(Sandboxes { queued, machines }) = run.sandboxes else { continue };
-        writeln!(out, "  {queued} jobs wait or are run")?;
-        for SandboxStatus { sandbox, slots, running, done, .. } in &machines {
-            let sandbox = one_line(sandbox);
-            writeln!(out, "  {sandbox}: runs {running} of {slots} jobs, has run {done}")?;
+        if let Some(Sandboxes { queued, machines }) = &run.sandboxes {
+            writeln!(out, "  {queued} jobs wait or are run")?;
+            for SandboxStatus { sandbox, slots, running, done, .. } in machines {
+                let sandbox = one_line(sandbox);
+                writeln!(out, "  {sandbox}: runs {running} of {slots} jobs, has run {done}")?;
+            }
         }
-        if machines.is_empty() {
-            let nats = &server.nats;
-            writeln!(out, "  no sandbox machine takes them; start one: pl-host sandbox serve --nats {nats}")?;
+        for line in missing_lines(&run, &server.nats) {
+            writeln!(out, "  {line}")?;
         }
     }
     Ok(())
+}
+
+/// Returns lines on the processes that a run waits for, with the commands that start them.
+fn missing_lines(run: &ClusterRunStatus, nats: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    if run.queued > 0 && run.workers.iter().all(|worker| !worker.policies.is_empty()) {
+        lines.push(format!("no worker plays them; start one: pl-host worker --nats {nats}"));
+    }
+    for learner in &run.entry.learners {
+        let trains = |worker: &WorkerStatus| worker.policies == learner.policies;
+        if let Some(policy) = learner.policies.first()
+            && !run.workers.iter().any(trains)
+        {
+            let (policies, policy) = (learner.policies.join(", "), one_line(policy));
+            lines.push(format!(
+                "no learner trains {}; start one: pl-host learner --nats {nats} --policy {policy}",
+                one_line(&policies)
+            ));
+        }
+    }
+    if run.sandboxes.as_ref().is_some_and(|sandboxes| sandboxes.machines.is_empty()) {
+        lines.push(format!("no sandbox machine takes them; start one: pl-host sandbox serve --nats {nats}"));
+    }
+    lines
 }
 
 /// Returns the line of a worker or a learner, whose texts are its machine's.
@@ -171,21 +195,58 @@ fn worker_line(status: &WorkerStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pl_run::{LearnerEntry, RunEntry};
+
     use super::*;
 
-    #[test]
-    fn texts_of_other_machines_stay_on_their_line() {
-        let status = |policies: Vec<String>| WorkerStatus {
+    fn status(policies: &[&str]) -> WorkerStatus {
+        WorkerStatus {
             worker: "w\n  honest".to_owned(),
             program: "0.1.0".to_owned(),
             cpu: "x86\u{1b}[2K".to_owned(),
-            policies,
+            policies: policies.iter().map(|policy| (*policy).to_owned()).collect(),
             slots: 2,
             playing: 1,
             played: 3,
-        };
-        assert_eq!(worker_line(&status(Vec::new())), "w␊  honest: plays 1 of 2, has played 3 (x86␛[2K)");
-        let learner = worker_line(&status(vec!["a\r".to_owned()]));
+        }
+    }
+
+    #[test]
+    fn texts_of_other_machines_stay_on_their_line() {
+        assert_eq!(worker_line(&status(&[])), "w␊  honest: plays 1 of 2, has played 3 (x86␛[2K)");
+        let learner = worker_line(&status(&["a\r"]));
         assert_eq!(learner, "w␊  honest: trains a␍, has done 3 updates (x86␛[2K)");
+    }
+
+    #[test]
+    fn processes_that_a_run_waits_for_are_named_with_their_commands() {
+        let learner =
+            |learner, policies: &[&str]| LearnerEntry { learner, policies: status(policies).policies };
+        let mut run = ClusterRunStatus {
+            entry: RunEntry {
+                run: "r".to_owned(),
+                protocol: 1,
+                program: "0.1.0".to_owned(),
+                started: 0,
+                manifest: String::new(),
+                files: Vec::new(),
+                learners: vec![learner(0, &["a", "b"]), learner(1, &["c"])],
+                jobs: None,
+            },
+            queued: 2,
+            workers: vec![status(&["a", "b"])],
+            sandboxes: Some(Sandboxes { queued: 0, machines: Vec::new() }),
+        };
+        assert_eq!(
+            missing_lines(&run, "nats://host"),
+            [
+                "no worker plays them; start one: pl-host worker --nats nats://host",
+                "no learner trains c; start one: pl-host learner --nats nats://host --policy c",
+                "no sandbox machine takes them; start one: pl-host sandbox serve --nats nats://host",
+            ]
+        );
+        run.workers.extend([status(&[]), status(&["c"])]);
+        run.sandboxes = None;
+        assert!(missing_lines(&run, "nats://host").is_empty());
     }
 }

@@ -21,12 +21,12 @@ pub struct EvaluationReport {
     /// Pairs of k and pass@k.
     pub pass_at: Vec<(u32, f64)>,
     pub agents: Vec<AgentReport>,
-    /// Mean number of turns of an episode that was played to its end.
-    pub turns: f64,
+    /// Mean number of turns of an episode that was played to its end. `None` without one, as for the next two.
+    pub turns: Option<f64>,
     /// Mean number of sampled tokens of an episode that was played to its end.
-    pub tokens: f64,
+    pub tokens: Option<f64>,
     /// Share of episodes played to their end that were truncated.
-    pub truncated: f64,
+    pub truncated: Option<f64>,
 }
 
 /// Results of one agent.
@@ -50,7 +50,7 @@ impl EvaluationReport {
         batch: &RolloutBatch,
     ) -> EvaluationReport {
         let (episodes, lost) = (batch.episodes.as_slice(), batch.lost);
-        let average = |value: &dyn Fn(&EpisodeSummary) -> f64| mean(episodes.iter().map(value));
+        let average = |value: &dyn Fn(&EpisodeSummary) -> f64| mean_of(episodes.iter().map(value));
         let solved = episodes.iter().map(|e| f64::from(e.success));
         EvaluationReport {
             name: name.to_owned(),
@@ -200,9 +200,9 @@ mod tests {
     }
 
     #[test]
-    fn without_episodes_all_shares_are_zero() {
+    fn without_episodes_nothing_is_solved_and_means_are_unknown() {
         let report = EvaluationReport::new("e", 0, 4, &[], &RolloutBatch::default());
-        assert_eq!((report.success, report.turns, report.tokens), (0.0, 0.0, 0.0));
+        assert_eq!((report.success, report.turns, report.tokens, report.truncated), (0.0, None, None, None));
         assert_eq!(report.pass_at, [(1, 0.0), (2, 0.0), (4, 0.0)]);
     }
 }
