@@ -96,3 +96,20 @@ fn invalid(grammar: &Grammar, error: &dyn std::fmt::Display) -> GrammarError {
         Grammar::JsonSchema(_) => GrammarError::Schema(reason(error)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Most tokens begin a word that the earlier ending had too, after a separator of its own.
+    #[test]
+    fn an_ending_goes_on_with_any_part_of_the_earlier_one() {
+        let grammar = Grammar::Lark(r#"start: /[a-z]+/ "=" ("1" | "22222") ";""#.to_owned());
+        let (endings, text) = endings(&grammar).unwrap();
+        assert_eq!(text, b"a=1;");
+        assert_eq!(endings.ending(b"ab", b"").unwrap(), b"=1;");
+        assert_eq!(endings.ending(b"ab", b" ;\tc=22222;").unwrap(), b"c=22222;");
+        assert_eq!(endings.ending(b"ab=2", b"").unwrap(), b"2222;");
+        assert_eq!(endings.ending(b"ab?", b"c=1;"), None);
+    }
+}

@@ -32,8 +32,8 @@ const STATES: usize = 1 << 14;
 /// Most ways to end a lexeme that leave the lexer alike.
 const ALIKE: usize = 4;
 
-/// Most parts of the earlier ending that are tried as the rest of one text.
-const RESTS: usize = 64;
+/// Number of bytes of parts of the earlier ending after which no more are tried as the rest of one text.
+const RESTS: usize = 1 << 13;
 
 /// The search for endings of the texts of one grammar.
 pub(crate) struct EndingSearch {
@@ -59,13 +59,14 @@ impl EndingSearch {
             Effort { per_length: PER_TEXT, is_thorough: false },
             Effort { per_length: PER_TEXT, is_thorough: true },
         ];
-        self.search(|parser| searches.into_iter().find_map(|effort| find(&parser, &[], effort)))
+        self.search(|start| searches.into_iter().find_map(|effort| find(start, &[], effort)))
     }
 
     /// Searches a short ending of `text`. `earlier` is an ending of it without its last token: most tokens go on within what
     /// that ending closes.
     pub(crate) fn ending(&self, text: &[u8], earlier: &[u8]) -> Option<Vec<u8>> {
-        self.search(|mut parser| {
+        self.search(|start| {
+            let mut parser = start.clone();
             let effort = Effort { per_length: PER_ENDING, is_thorough: false };
             consume(&mut parser, text).then(|| find(&parser, earlier, effort))?
         })
@@ -73,12 +74,12 @@ impl EndingSearch {
 
     /// Searches with a parser at the start, and once more with a new lexer if that broke down: its error is permanent, and may
     /// be due to the states of earlier searches.
-    fn search(&self, search: impl Fn(TokenParser) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    fn search(&self, search: impl Fn(&TokenParser) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
         for _ in 0..2 {
-            let parser = self.warm.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let start = self.warm.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let searched = AssertUnwindSafe(|| {
-                let found = search(parser.clone());
-                Ok((found, parser.parser.get_error().is_some()))
+                let found = search(&start);
+                Ok((found, start.parser.get_error().is_some()))
             });
             match catch_unwind(searched) {
                 Ok((None, true)) | Err(_) => {
@@ -142,7 +143,12 @@ fn search(start: &TokenParser, earlier: &[u8], limit: usize, effort: Effort) -> 
         // Renews what the lexer may spend on new states, and goes on by bytes that the grammar leaves no choice of.
         let Ok(next) = parser.compute_mask() else { continue };
         let rests = (0..earlier.len()).map(|from| &earlier[from..]);
-        let mut likely = rests.filter(|rest| next.is_allowed(u32::from(rest[0]))).take(RESTS);
+        let mut tried = 0;
+        let mut likely = rests.filter(|rest| next.is_allowed(u32::from(rest[0]))).take_while(|rest| {
+            let goes_on = tried < RESTS;
+            tried += rest.len();
+            goes_on
+        });
         if let Some(rest) = likely.find(|rest| completes(&mut parser, rest)) {
             return Some([&added, rest].concat());
         }
