@@ -13,7 +13,7 @@ fn example(name: &str) -> std::path::PathBuf {
 fn an_audit_finds_a_loop_that_pays() {
     let audit = |rules: &str| {
         let mut command = pl_host();
-        command.arg("audit").arg(example("plan-path.mas")).args(["--tasks", "6", "--json"]);
+        command.arg("audit").arg(example("plan-path.mas")).args(["--tasks", "3", "--json"]);
         // Level 1 has paths of one cell, which the solution of another task may find too.
         command.args(["--set", "maze.level=2", "--set", "train.returns=episode", "--set"]);
         command.arg(format!("maze.rules={rules}"));
@@ -160,7 +160,7 @@ fn an_audit_finds_that_solutions_solve_other_tasks() {
     std::fs::write(&queens_file, queens).unwrap();
     let solves_others = |file: &Path, rules: &str| {
         let mut command = pl_host();
-        command.arg("audit").arg(file).args(["--tasks", "6", "--json", "--set"]);
+        command.arg("audit").arg(file).args(["--tasks", "3", "--json", "--set"]);
         let output = command.arg(format!("puzzles.rules={rules}")).output().unwrap();
         let audit: serde_json::Value = serde_json::from_str(&stdout(&output))
             .unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));

@@ -257,10 +257,10 @@ fn a_machine_that_differs_is_told_what_differs() {
         status.output().is_ok_and(|output| stdout(&output).contains("\"run\""))
     });
     let mut other = nats.worker_command("other");
-    let output = other.env("OMP_NUM_THREADS", "1").output().unwrap();
+    let output = other.env("OMP_NUM_THREADS", "2").output().unwrap();
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{message}");
-    assert!(message.contains("threads: the run began with 2, now it is 1"), "{message}");
+    assert!(message.contains("threads: the run began with 1, now it is 2"), "{message}");
     let mut stranger = nats.worker_command("stranger");
     stranger.env_remove("PL_HOST_ALLOW_READ");
     let output = stranger.output().unwrap();

@@ -1,4 +1,6 @@
-//! Same seed, same run: weights, transitions and metrics bit for bit, whatever the timing.
+//! Same seed, same run: weights, transitions and metrics bit for bit, whatever the timing, and with two CPU threads.
+
+use std::path::Path;
 
 use crate::support::{assert_equal_runs, content, metrics, run, scenario, succeed};
 
@@ -6,12 +8,15 @@ fn twice(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = scenario(name);
     let (a, b, c) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
-    succeed(&mut run(&file, &a, &[]));
-    succeed(&mut run(&file, &b, &["--set", "train.episodes=1"]));
+    let train = |out: &Path, more: &[&str]| {
+        succeed(run(&file, out, more).env("OMP_NUM_THREADS", "2"));
+    };
+    train(&a, &[]);
+    train(&b, &["--set", "train.episodes=1"]);
     // The resolved workflow contains the setting itself.
     std::fs::copy(a.join("workflow.json"), b.join("workflow.json")).unwrap();
     assert_equal_runs(&a, &b, "one episode in flight");
-    succeed(&mut run(&file, &c, &["--seed", "1"]));
+    train(&c, &["--seed", "1"]);
     assert_ne!(content(&a)["metrics.jsonl"], content(&c)["metrics.jsonl"], "the seed has no effect");
     // The comparison means something only where weights did change.
     let lines = metrics(&a);

@@ -3,10 +3,10 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pl_testing::{Requirement, skip_or_fail};
+use pl_testing::{Requirement, cache, skip_or_fail};
 use serde_json::Value;
 
-use crate::support::{cache, repository, scenario};
+use crate::support::{repository, scenario};
 
 /// Limit of the session, above the waits inside of it.
 const TIMEOUT: Duration = Duration::from_secs(300);

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::server_process::Server;
-use crate::support::{assert_equal_runs, content, metrics, pl_host, run, scenario, stderr, succeed};
+use crate::support::{assert_equal_runs, content, metrics, model, pl_host, run, scenario, stderr, succeed};
 
 const STEPS: [&str; 2] = ["--set", "train.steps=3"];
 
@@ -268,12 +268,9 @@ struct LlamaServer {
 impl LlamaServer {
     /// Returns `None` and reports the test as skipped if the Python package xllamacpp is missing.
     fn start() -> Option<LlamaServer> {
-        let cache = std::env::var_os("PL_HOST_CACHE").map(PathBuf::from);
-        let cache =
-            cache.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/pl-host"));
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new("python3");
-        command.arg(scenario("llamacpp_server.py")).arg(cache.join("models/smollm2-135m/model.gguf"));
+        command.arg(scenario("llamacpp_server.py")).arg(model());
         let child = command.arg(port.to_string()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut url = String::new();
         if let Ok(mut child) = child {

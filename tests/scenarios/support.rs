@@ -8,15 +8,9 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
 
-/// Returns the folder of models and compiled plugins.
-pub fn cache() -> PathBuf {
-    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/pl-host");
-    std::env::var_os("PL_HOST_CACHE").map_or_else(home, PathBuf::from)
-}
-
 /// Returns the file of SmolLM2.
 pub fn model() -> PathBuf {
-    cache().join("models/smollm2-135m/model.gguf")
+    pl_testing::cache().join("models/smollm2-135m/model.gguf")
 }
 
 /// A file below `tests/scenarios`.
@@ -24,8 +18,9 @@ pub fn scenario(name: &str) -> PathBuf {
     repository().join("tests/scenarios").join(name)
 }
 
-/// Returns a `pl-host` command with two CPU threads on every machine. Its workflows may read the repository, which has the
-/// model of most tests, and connect to this machine.
+/// Returns a `pl-host` command with one CPU thread on every machine: threads that wait for products of a tiny model keep the
+/// other tests from running. Its workflows may read the repository, which has the model of most tests, and connect to this
+/// machine.
 pub fn pl_host() -> Command {
     let mut command = pl_host_without_permissions();
     command.env("PL_HOST_ALLOW_READ", repository()).env("PL_HOST_ALLOW_NET", "127.0.0.1,localhost");
@@ -37,7 +32,7 @@ pub fn pl_host_without_permissions() -> Command {
     let program = repository().join("target/release/pl-host");
     assert!(program.is_file(), "{} is missing: run `cargo xtask test`", program.display());
     let mut command = Command::new(program);
-    command.env("OMP_NUM_THREADS", "2").env("NO_COLOR", "1");
+    command.env("OMP_NUM_THREADS", "1").env("NO_COLOR", "1");
     for variable in ["PL_HOST_ALLOW_READ", "PL_HOST_ALLOW_NET", "PL_HOST_ALLOW_ENV"] {
         command.env_remove(variable);
     }

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use pl_testing::chromium::Page;
-use pl_testing::{Requirement, skip_or_fail};
+use pl_testing::{Requirement, cache, skip_or_fail};
 
-use crate::support::{cache, model, repository};
+use crate::support::{model, repository};
 
 const PAGE: &str = "docs/tutorial.md";
 const FENCE: &str = "```";

@@ -1,5 +1,6 @@
 //! Agents: prompts for a model and the parsing of its completions.
 
+use pl_types::erased::erased;
 use pl_types::{Finish, ItemKind};
 use pl_wasm::Store;
 use serde_json::{Map, Value};
@@ -54,13 +55,12 @@ impl Agent {
         let stream = self.stream(b"prompt", view, &[turn.agent.as_bytes(), &turn.visit.to_le_bytes()]);
         let seen = view.to_owned();
         let turn = agents::Turn { agent: turn.agent.clone(), visit: turn.visit };
-        let request = self
-            .call(self.item.stateless_call("prompt", stream), async |agents, store| {
-                agents.call_prompt(store, &self.item.name, &self.item.settings, &seen, &turn).await
-            })
-            .await
-            .and_then(|request| request.map_err(refused))
-            .and_then(|request| request.map(to_prompt_request).transpose().map_err(CallFailure::invalid));
+        let request = erased(self.call(self.item.stateless_call("prompt", stream), async |agents, store| {
+            agents.call_prompt(store, &self.item.name, &self.item.settings, &seen, &turn).await
+        }))
+        .await
+        .and_then(|request| request.map_err(refused))
+        .and_then(|request| request.map(to_prompt_request).transpose().map_err(CallFailure::invalid));
         request.map_err(|failure| self.item.error("prompt", failure))
     }
 
@@ -72,16 +72,15 @@ impl Agent {
         let stream = self.stream(b"parse", view, &[completion.text.as_bytes()]);
         let seen = view.to_owned();
         let completion = to_completion(completion);
-        let action = self
-            .call(self.item.stateless_call("parse", stream), async |agents, store| {
-                agents.call_parse(store, &self.item.name, &self.item.settings, &seen, &completion).await
-            })
-            .await
-            .and_then(|action| action.map_err(refused))
-            .and_then(|action| {
-                check::json("the action", &action).map_err(CallFailure::invalid)?;
-                Ok(action)
-            });
+        let action = erased(self.call(self.item.stateless_call("parse", stream), async |agents, store| {
+            agents.call_parse(store, &self.item.name, &self.item.settings, &seen, &completion).await
+        }))
+        .await
+        .and_then(|action| action.map_err(refused))
+        .and_then(|action| {
+            check::json("the action", &action).map_err(CallFailure::invalid)?;
+            Ok(action)
+        });
         action.map_err(|failure| self.item.error("parse", failure))
     }
 
@@ -99,21 +98,20 @@ impl Agent {
             services: self.services.clone(),
             ..self.item.stateless_call("call_tools", stream)
         };
-        let results = self
-            .call(call, async |agents, store| {
-                agents.call_call_tools(store, &self.item.name, &self.item.settings, &seen, &wire).await
-            })
-            .await
-            .and_then(|results| results.map_err(refused))
-            .and_then(|results| match results {
-                Some(results) if results.len() != calls.len() => {
-                    Err(CallFailure::invalid(InvalidValue::ToolResultCount {
-                        expected: calls.len(),
-                        found: results.len(),
-                    }))
-                }
-                results => Ok(results),
-            });
+        let results = erased(self.call(call, async |agents, store| {
+            agents.call_call_tools(store, &self.item.name, &self.item.settings, &seen, &wire).await
+        }))
+        .await
+        .and_then(|results| results.map_err(refused))
+        .and_then(|results| match results {
+            Some(results) if results.len() != calls.len() => {
+                Err(CallFailure::invalid(InvalidValue::ToolResultCount {
+                    expected: calls.len(),
+                    found: results.len(),
+                }))
+            }
+            results => Ok(results),
+        });
         results.map_err(|failure| self.item.error("call_tools", failure))
     }
 

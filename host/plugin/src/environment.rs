@@ -1,7 +1,9 @@
 //! Environments and their episodes.
 
+use std::ops::DerefMut;
 use std::sync::Arc;
 
+use pl_types::erased::erased;
 use pl_types::{Fact, ItemKind};
 use pl_wasm::{Guest, InstancePermit, Lifetime, Store};
 use serde_json::{Map, Value};
@@ -83,7 +85,7 @@ impl Environment {
             &count.to_le_bytes(),
             &level.to_le_bytes(),
         ]);
-        self.try_tasks(stream, split, start, count, level)
+        erased(self.try_tasks(stream, split, start, count, level))
             .await
             .map_err(|failure| self.item.error("tasks", failure))
     }
@@ -137,11 +139,11 @@ impl Environment {
     /// can't read the task.
     pub async fn start(&self, task: &Task, seed: u64, stream: RandomStream) -> Result<Episode, Error> {
         let task = types::Task { id: task.id.clone(), data: task.data.clone() };
-        self.open("start", stream, 0, async |bindings, store| {
+        erased(self.open("start", stream, 0, async |bindings, store| {
             let environments = bindings.pl_host_plugin_environments();
             let episode = environments.episode();
             episode.call_start(&mut *store, &self.item.name, &self.item.settings, &task, seed).await
-        })
+        }))
         .await
     }
 
@@ -151,11 +153,11 @@ impl Environment {
     /// [`Error::Call`].
     pub async fn restore(&self, snapshot: &Snapshot) -> Result<Episode, Error> {
         let stream = RandomStream::from_position(&snapshot.stream);
-        self.open("restore", stream, snapshot.turns, async |bindings, store| {
+        erased(self.open("restore", stream, snapshot.turns, async |bindings, store| {
             let environments = bindings.pl_host_plugin_environments();
             let episode = environments.episode();
             episode.call_restore(&mut *store, &self.item.name, &self.item.settings, &snapshot.bytes).await
-        })
+        }))
         .await
     }
 
@@ -190,7 +192,7 @@ impl Environment {
         match opened.await {
             Ok(live) => Ok(Episode {
                 environment: self.clone(),
-                live: Some(live),
+                live: Some(Box::new(Box::new(live))),
                 suspended: None,
                 reproducible: true,
             }),
@@ -219,7 +221,8 @@ pub(crate) fn require_world<T>(world: &Option<T>) -> Result<&T, Cause> {
 /// environment refuses leaves it intact.
 pub struct Episode {
     environment: Environment,
-    live: Option<LiveEpisode>,
+    /// Hides the parts of a store, as [`pl_types::erased`] does for what is shared.
+    live: Option<Box<dyn DerefMut<Target = LiveEpisode> + Send>>,
     /// Replaces the instance between [`Episode::suspend`] and the next call.
     suspended: Option<Snapshot>,
     reproducible: bool,
@@ -240,11 +243,12 @@ impl Episode {
     /// [`Error::Call`].
     pub async fn view(&mut self, agent: &str) -> Result<String, Error> {
         self.resume().await?;
-        let view = self
-            .call("view", async |episode, handle, store| episode.call_view(store, handle, agent).await)
-            .await
-            .and_then(|view| view.map_err(refused))
-            .and_then(|view| checked_json("the view", view));
+        let view = erased(
+            self.call("view", async |episode, handle, store| episode.call_view(store, handle, agent).await),
+        )
+        .await
+        .and_then(|view| view.map_err(refused))
+        .and_then(|view| checked_json("the view", view));
         self.with_context("view", view)
     }
 
@@ -256,8 +260,10 @@ impl Episode {
         self.resume().await?;
         let actions: Vec<types::AgentAction> =
             actions.into_iter().map(|(agent, action)| types::AgentAction { agent, action }).collect();
-        let outcome = self
-            .call("apply", async |episode, handle, store| episode.call_apply(store, handle, &actions).await)
+        let outcome =
+            erased(self.call("apply", async |episode, handle, store| {
+                episode.call_apply(store, handle, &actions).await
+            }))
             .await
             .and_then(|outcome| outcome.map_err(refused))
             .inspect(|_| self.finish_turn())
@@ -271,8 +277,10 @@ impl Episode {
     /// [`Error::Call`].
     pub async fn oracle(&mut self, agent: &str) -> Result<Option<String>, Error> {
         self.resume().await?;
-        let action = self
-            .look("oracle", async |episode, handle, store| episode.call_oracle(store, handle, agent).await)
+        let action =
+            erased(self.look("oracle", async |episode, handle, store| {
+                episode.call_oracle(store, handle, agent).await
+            }))
             .await
             .and_then(|action| action.map_err(refused))
             .and_then(|action| action.map(|action| checked_json("the oracle's action", action)).transpose());
@@ -289,11 +297,12 @@ impl Episode {
             DrawingForm::Svg => WireForm::Svg,
             DrawingForm::Text => WireForm::Text,
         };
-        let drawing = self
-            .look("draw", async |episode, handle, store| episode.call_draw(store, handle, form).await)
-            .await
-            .and_then(|drawing| drawing.map_err(refused))
-            .and_then(|drawing| drawing.map(check::drawing).transpose().map_err(CallFailure::invalid));
+        let drawing = erased(
+            self.look("draw", async |episode, handle, store| episode.call_draw(store, handle, form).await),
+        )
+        .await
+        .and_then(|drawing| drawing.map_err(refused))
+        .and_then(|drawing| drawing.map(check::drawing).transpose().map_err(CallFailure::invalid));
         self.with_context("draw", drawing)
     }
 
@@ -305,14 +314,15 @@ impl Episode {
         if let Some(snapshot) = &self.suspended {
             return Ok(snapshot.clone());
         }
-        let taken = self
-            .call("snapshot", async |episode, handle, store| episode.call_snapshot(store, handle).await)
-            .await
-            .and_then(|bytes| {
-                let live = self.live.as_ref().ok_or(Cause::Lost)?;
-                let Context { stream, turns, .. } = &live.store.data().data;
-                Ok(Snapshot { bytes: bytes.into(), stream: stream.position(), turns: *turns })
-            });
+        let taken = erased(
+            self.call("snapshot", async |episode, handle, store| episode.call_snapshot(store, handle).await),
+        )
+        .await
+        .and_then(|bytes| {
+            let live = self.live.as_ref().ok_or(Cause::Lost)?;
+            let Context { stream, turns, .. } = &live.store.data().data;
+            Ok(Snapshot { bytes: bytes.into(), stream: stream.position(), turns: *turns })
+        });
         self.with_context("snapshot", taken)
     }
 
@@ -348,7 +358,7 @@ impl Episode {
         function: &'static str,
         work: impl AsyncFnOnce(&GuestEpisode<'_>, ResourceAny, &mut Store<Context>) -> wasmtime::Result<R>,
     ) -> Result<R, CallFailure> {
-        let live = self.live.as_mut().ok_or(Cause::Lost)?;
+        let live: &mut LiveEpisode = self.live.as_mut().ok_or(Cause::Lost)?;
         let (bindings, handle) = (&live.bindings, live.handle);
         begin_call(&mut live.store, function);
         let returned = pl_wasm::call(&mut live.store, async |store| {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pl_types::erased::{Erased, erased};
 use pl_types::{Item, ItemKind};
 use pl_wasm::{AllowedHost, Component, Engine, Folders, Guest, Lifetime, Limits};
 use wasmtime::component::{HasSelf, InstancePre, Linker};
@@ -48,7 +49,7 @@ impl PluginSpec {
 /// A loaded plugin. Cheap to clone.
 #[derive(Clone)]
 pub struct Plugin {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Erased<Inner>,
 }
 
 pub(crate) struct Inner {
@@ -87,6 +88,10 @@ impl Plugin {
     /// [`Error::Load`] if the bytes are not a valid component, [`Error::Contract`] if it does not fit the
     /// contract, [`Error::Call`] if it can't describe itself.
     pub async fn load(engine: &Engine, spec: PluginSpec, bytes: &[u8]) -> Result<Self, Error> {
+        erased(Self::try_load(engine, spec, bytes)).await
+    }
+
+    async fn try_load(engine: &Engine, spec: PluginSpec, bytes: &[u8]) -> Result<Self, Error> {
         check_contract(bytes).map_err(|reason| Error::Contract {
             plugin: spec.name.clone(),
             version: version(&blake3::hash(bytes).to_hex()),
@@ -145,7 +150,7 @@ impl Plugin {
                 "its section {section} differs from the description that it returns"
             )));
         }
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Erased::new(inner) })
     }
 
     /// Returns its name in the workflow.

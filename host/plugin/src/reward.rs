@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pl_types::erased::erased;
 use pl_types::{AnswerQuestions, ItemKind};
 use serde_json::{Map, Value};
 
@@ -77,7 +78,7 @@ impl Reward {
             vec![self.item.settings.as_bytes(), task.id.as_bytes(), transition.outcome.facts.as_bytes()];
         parts.extend(actions.iter().flat_map(|(agent, action)| [agent.as_bytes(), action.as_bytes()]));
         let stream = RandomStream::from_parts(&parts);
-        let returned = world.pool.call(
+        let returned = erased(world.pool.call(
             &self.item.plugin().stores,
             StatelessCall { policies: self.policies.clone(), ..self.item.stateless_call("score", stream) },
             async |store| world.ready.instantiate_async(&mut *store).await,
@@ -85,7 +86,7 @@ impl Reward {
                 let rewards = bindings.pl_host_plugin_rewards();
                 rewards.call_score(store, &self.item.name, &self.item.settings, &transition).await
             },
-        );
+        ));
         let scores = returned.await?.map_err(refused)?;
         let local = scores.local.into_iter().map(|score| AgentScore {
             agent: score.agent,

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::time::{Duration, SystemTime};
 
 use backon::BackoffBuilder;
+use pl_types::erased::{Erased, erased};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
@@ -27,7 +28,7 @@ const MESSAGE_LENGTH: usize = 500;
 
 /// Connections to one server. Redirects are not followed, and no proxy is used.
 pub struct HttpClient {
-    client: Client,
+    client: Erased<Client>,
     /// Address without a slash at its end.
     pub(crate) address: String,
     timeout: Duration,
@@ -63,7 +64,7 @@ impl HttpClient {
             .build()
             .map_err(|error| setup(reason(&error)))?;
         let address = address.trim_end_matches('/').to_owned();
-        Ok(Self { client, address, timeout: settings.timeout })
+        Ok(Self { client: Erased::new(client), address, timeout: settings.timeout })
     }
 
     /// True if the address has a path.
@@ -73,7 +74,7 @@ impl HttpClient {
 
     /// Sends a GET request and returns its answer.
     pub(crate) async fn get(&self, path: &str) -> Result<Value, ServerError> {
-        self.send(Method::GET, path, None, path).await
+        erased(self.send(Method::GET, path, None, path)).await
     }
 
     /// Sends a GET request with a parameter and returns its answer. Errors name the request by `label`.
@@ -85,12 +86,13 @@ impl HttpClient {
     ) -> Result<Value, ServerError> {
         let query = Url::parse_with_params("http://server", [(key, value)]);
         let query = query.ok().and_then(|url| url.query().map(str::to_owned)).unwrap_or_default();
-        self.send(Method::GET, &format!("{path}?{query}"), None, label).await
+        let path = format!("{path}?{query}");
+        erased(self.send(Method::GET, &path, None, label)).await
     }
 
     /// Sends a body and returns the answer. Errors name the request by `label`.
     pub(crate) async fn post(&self, path: &str, body: &Value, label: &str) -> Result<Value, ServerError> {
-        self.send(Method::POST, path, Some(body), label).await
+        erased(self.send(Method::POST, path, Some(body), label)).await
     }
 
     /// Sends a body until `read` accepts the answer, up to `retries` times again after failures that may pass.

@@ -7,6 +7,7 @@
 //! - [`control`]: pauses of an engine, and new weights of whole models.
 //! - [`dtype`]: number formats of a model's matrices.
 //! - [`episode_id`]: names of episodes within a run.
+//! - [`erased`]: values and futures whose parts the compiler need not look at.
 //! - [`grammar`]: grammars that completions are constrained to.
 //! - [`item`]: environments, agents and rewards as a plugin describes them.
 //! - [`loopback`]: addresses of this machine alone.
@@ -24,6 +25,7 @@
 pub mod control;
 pub mod dtype;
 pub mod episode_id;
+pub mod erased;
 pub mod grammar;
 pub mod hash;
 pub mod item;

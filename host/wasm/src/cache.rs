@@ -4,6 +4,7 @@
 //! component's bytes and from everything in the engine that the code depends on. Both files are renamed into place, so
 //! another process sees a complete entry or none; an entry with a wrong sum is compiled again. Mapped code stays valid
 //! when its entry is replaced or removed. Components of the user's own have a third file: [`functions`](crate::functions).
+//! A process that compiles holds a lock, `KEY.lock`, so that others which need the same code wait for it.
 //! Write access to the folder means running code in this process, so only the user may have it, as for the user's programs.
 //!
 //! The folder is limited to [`MAX_BYTES`]: writing an entry removes the least recently used ones.
@@ -117,6 +118,24 @@ impl Cache {
             self.write(&self.path(component, "sum"), sum.as_bytes())?;
             self.prune()
         }));
+    }
+
+    /// Waits until no other process compiles a component, and keeps others from it until the file is dropped. Returns `None`
+    /// if the folder can't be written or locked: then both compile it.
+    pub(crate) fn lock(&self, component: &blake3::Hash) -> Option<fs::File> {
+        self.lock_file(&self.path(component, "lock"))
+    }
+
+    /// Does the same as [`Cache::lock`] for all components whose functions are kept, so that each has those of the ones before.
+    pub(crate) fn lock_functions(&self) -> Option<fs::File> {
+        self.lock_file(&self.folder.join(format!("functions-{}.lock", self.engine)))
+    }
+
+    fn lock_file(&self, path: &Path) -> Option<fs::File> {
+        let file = fs::File::options().create(true).append(true).open(path);
+        file.and_then(|file| file.lock().map(|()| file))
+            .inspect_err(|error| tracing::debug!(file = %path.display(), %error, "compiling without a lock"))
+            .ok()
     }
 
     /// Reads the functions of all entries.

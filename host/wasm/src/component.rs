@@ -1,17 +1,19 @@
 //! A compiled component, and a check of the header of its bytes.
 
+use pl_types::erased::Erased;
+
 use crate::Error;
 
 /// A compiled component. Cheap to clone.
 #[derive(Clone)]
 pub struct Component {
-    inner: wasmtime::component::Component,
+    inner: Erased<wasmtime::component::Component>,
     hash: blake3::Hash,
 }
 
 impl Component {
     pub(crate) fn new(inner: wasmtime::component::Component, hash: blake3::Hash) -> Self {
-        Self { inner, hash }
+        Self { inner: Erased::new(inner), hash }
     }
 
     /// The wasmtime component.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pl_types::erased::Erased;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
@@ -136,7 +137,7 @@ impl EngineConfig {
 /// Compiles components and creates stores for them. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
-    inner: wasmtime::Engine,
+    inner: Erased<wasmtime::Engine>,
     cache: Option<Cache>,
     /// Functions of other components, if they are used again.
     functions: Option<Arc<Functions>>,
@@ -188,6 +189,7 @@ impl Engine {
         let capacity = (config.instances as usize, config.calls as usize);
         let episodes = Arc::new(Semaphore::new(capacity.0));
         let calls = Arc::new(Semaphore::new(capacity.1));
+        let inner = Erased::new(inner);
         Ok(Self { inner, cache, functions, episodes, calls, capacity })
     }
 
@@ -226,6 +228,17 @@ impl Engine {
     fn compile(&self, name: &str, hash: blake3::Hash, bytes: &[u8]) -> Result<Component, Error> {
         compile_limits::check(name, bytes)?;
         let reused = self.cache.as_ref().zip(self.functions.as_deref());
+        let _lock = match (reused, &self.cache) {
+            (Some((cache, _)), _) => cache.lock_functions(),
+            (None, Some(cache)) => cache.lock(&hash),
+            (None, None) => None,
+        };
+        // Another process may have compiled it in the meantime.
+        if self.cache.as_ref().is_some_and(|cache| cache.has(&hash))
+            && let Some(cached) = self.cached(hash)
+        {
+            return Ok(cached);
+        }
         if let Some((cache, functions)) = reused {
             cache.read_functions(functions);
         }

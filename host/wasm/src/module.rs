@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use pl_types::erased::Erased;
 use wasmtime::{Config, Engine, Instance, InstancePre, Linker, Memory, Store, TypedFunc};
 
 use crate::cache::{self, Cache};
@@ -19,7 +20,7 @@ const STACK: usize = 512 << 10;
 /// A compiled module. Cheap to clone.
 #[derive(Clone)]
 pub struct Module {
-    prepared: InstancePre<Limiter>,
+    prepared: Erased<InstancePre<Limiter>>,
     limits: Limits,
 }
 
@@ -64,7 +65,7 @@ impl Module {
             }
         };
         let prepared = Linker::new(&engine).instantiate_pre(&module).map_err(damaged)?;
-        Ok(Self { prepared, limits })
+        Ok(Self { prepared: Erased::new(prepared), limits })
     }
 
     /// Creates an instance.

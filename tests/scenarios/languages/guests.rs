@@ -71,8 +71,8 @@ pub fn services() -> Services {
 
 /// Loads a component. `name` is that of the plugin in errors.
 pub async fn load_plugin(component: &Path, name: &str) -> Plugin {
-    let config = EngineConfig { instances: 16, calls: 16, ..EngineConfig::plugins() };
-    let engine = Engine::new(config.cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    let config = EngineConfig { instances: 16, calls: 16, reuse_functions: true, ..EngineConfig::plugins() };
+    let engine = Engine::new(config.cache_dir(pl_testing::compile_cache())).unwrap();
     Plugin::load(&engine, PluginSpec::new(name), &fs::read(component).unwrap()).await.unwrap()
 }
 

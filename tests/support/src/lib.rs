@@ -143,6 +143,18 @@ pub fn has_strace() -> bool {
     false
 }
 
+/// Folder of models, tools and compiled components: `PL_HOST_CACHE`, or else that of the user.
+pub fn cache() -> PathBuf {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/pl-host");
+    std::env::var_os("PL_HOST_CACHE").map_or_else(home, PathBuf::from)
+}
+
+/// Folder of compiled components. With that of `pl-host`, the interpreter of the sandbox is compiled once for all programs and
+/// tests.
+pub fn compile_cache() -> PathBuf {
+    cache().join("compiled")
+}
+
 /// Folder of the data sets: `PL_HOST_DATA`, or else `shared/data` next to the checkout.
 pub fn data_folder() -> PathBuf {
     let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");

@@ -8,6 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::available_parallelism;
 
 use pl_toolchain::cache;
+use pl_types::erased::Erased;
 use pl_wasm::{FUEL_PER_SECOND, GuestFault, Limits, Module, ModuleInstance};
 
 /// The module. Its source is the crate in `jinja`.
@@ -36,7 +37,7 @@ pub(crate) enum Answer {
 pub(crate) struct TemplateInstances {
     source: String,
     /// Instances that no rendering uses.
-    idle: Mutex<Vec<ModuleInstance>>,
+    idle: Erased<Mutex<Vec<ModuleInstance>>>,
 }
 
 impl TemplateInstances {
@@ -46,7 +47,7 @@ impl TemplateInstances {
     /// The reason why it doesn't parse.
     pub(crate) fn new(source: String) -> Result<Self, String> {
         let instance = start(&source)?;
-        Ok(Self { source, idle: Mutex::new(vec![instance]) })
+        Ok(Self { source, idle: Erased::new(Mutex::new(vec![instance])) })
     }
 
     pub(crate) fn source(&self) -> &str {

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
+use pl_types::erased::Erased;
 use tokenizers::AddedToken;
 
 use crate::error::Error;
@@ -13,7 +14,7 @@ use crate::text::tokenizer_limits;
 #[derive(Debug)]
 pub struct Tokenizer {
     model: String,
-    inner: tokenizers::Tokenizer,
+    inner: Erased<tokenizers::Tokenizer>,
     end_of_turn: Vec<u32>,
     /// Sorted ids of special tokens.
     special: Vec<u32>,
@@ -26,7 +27,7 @@ pub struct Tokenizer {
 /// A tokenizer to which a mark inside control tokens is a token of its own.
 #[derive(Debug)]
 struct MarkingTokenizer {
-    inner: tokenizers::Tokenizer,
+    inner: Erased<tokenizers::Tokenizer>,
     mark: u32,
 }
 
@@ -67,6 +68,7 @@ impl Tokenizer {
         });
         let control = ControlTokens::new(added.chain(ends), inner.get_normalizer());
         let len = inner.get_vocab_size(true);
+        let inner = Erased::new(inner);
         Ok(Self { model, inner, end_of_turn, special, control, marking: OnceLock::new(), len })
     }
 
@@ -212,6 +214,6 @@ impl MarkingTokenizer {
         let mut inner = inner.clone();
         inner.add_special_tokens(&[AddedToken::from(MARK.to_string(), true).normalized(false)]);
         let mark = inner.token_to_id(&MARK.to_string())?;
-        Some(MarkingTokenizer { inner, mark })
+        Some(MarkingTokenizer { inner: Erased::new(inner), mark })
     }
 }

@@ -1,6 +1,5 @@
 //! The whole chain on the maths domain, with real Python: view, prompt, parse, apply, score.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use pl_plugin::{
@@ -14,8 +13,7 @@ use serde_json::{Map, json};
 use crate::common::{self, built, load};
 
 fn python() -> Services {
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let engine = Engine::new(EngineConfig::workers().cache_dir(cache)).unwrap();
+    let engine = Engine::new(EngineConfig::workers().cache_dir(pl_testing::compile_cache())).unwrap();
     let workers = PythonWorkers::new(&engine, &built("python.wasm.zst"), SandboxLimits::default()).unwrap();
     Services { sandbox: Arc::new(workers), corpora: Corpora::default() }
 }

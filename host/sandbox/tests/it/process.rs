@@ -29,7 +29,7 @@ fn settings(limits: SandboxLimits, jobs_per_worker: u32) -> ProcessSettings {
     let arguments = vec![component.display().to_string()];
     ProcessSettings {
         program: WorkerProgram { path: program("sandbox-worker"), arguments },
-        cache_dir: env!("CARGO_TARGET_TMPDIR").into(),
+        cache_dir: pl_testing::compile_cache(),
         limits,
         jobs_per_worker,
     }

@@ -10,7 +10,7 @@ pub fn workers(limits: SandboxLimits) -> PythonWorkers {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm.zst");
     let component = std::fs::read(&path)
         .unwrap_or_else(|error| panic!("{}: {error}; `cargo xtask setup` builds it", path.display()));
-    let engine = Engine::new(EngineConfig::workers().cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    let engine = Engine::new(EngineConfig::workers().cache_dir(pl_testing::compile_cache())).unwrap();
     PythonWorkers::new(&engine, &component, limits).unwrap()
 }
 

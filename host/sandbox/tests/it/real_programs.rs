@@ -205,6 +205,6 @@ async fn wasm_runs_real_programs() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm.zst");
     let component = std::fs::read(path).unwrap_or_else(|e| panic!("{e}; `cargo xtask setup` builds it"));
     let engine =
-        pl_wasm::Engine::new(EngineConfig::workers().cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+        pl_wasm::Engine::new(EngineConfig::workers().cache_dir(pl_testing::compile_cache())).unwrap();
     check_programs(&PythonWorkers::new(&engine, &component, limits()).unwrap(), 1).await;
 }

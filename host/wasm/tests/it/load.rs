@@ -1,7 +1,10 @@
 //! Loading: files that are not components, and the cache on disk.
 
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::time::Duration;
 
 use pl_wasm::{Engine, EngineConfig, Lifetime};
 
@@ -51,6 +54,31 @@ fn entry(folder: &Path, extension: &str) -> PathBuf {
 fn written_anew(folder: &Path, code: &[u8]) -> bool {
     engine(folder).load("math.wasm", &component()).unwrap();
     std::fs::read(entry(folder, "cwasm")).unwrap() == code
+}
+
+#[test]
+fn a_component_that_another_process_compiles_is_awaited() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path();
+    engine(cache).load("math.wasm", &component()).unwrap();
+    let (code, sum) = (entry(cache, "cwasm"), entry(cache, "sum"));
+    let other = File::options().append(true).open(entry(cache, "lock")).unwrap();
+    other.lock().unwrap();
+    // What the other process will have compiled.
+    let parts = [code.clone(), sum].map(|part| (std::fs::read(&part).unwrap(), part));
+    parts.iter().for_each(|(_, part)| std::fs::remove_file(part).unwrap());
+    let inode = || code.metadata().unwrap().ino();
+    let placed = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| engine(cache).load("math.wasm", &component()).unwrap());
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!waiting.is_finished() && !code.exists());
+        for (bytes, part) in &parts {
+            std::fs::write(part, bytes).unwrap();
+        }
+        other.unlock().unwrap();
+        inode()
+    });
+    assert_eq!(inode(), placed, "it was compiled once more");
 }
 
 #[test]

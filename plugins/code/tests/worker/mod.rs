@@ -15,7 +15,7 @@ fn workers() -> &'static (Runtime, PythonWorkers) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm.zst");
         let component = std::fs::read(&path)
             .unwrap_or_else(|error| panic!("{}: {error}; `cargo xtask setup` builds it", path.display()));
-        let engine = Engine::new(EngineConfig::workers().cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+        let engine = Engine::new(EngineConfig::workers().cache_dir(pl_testing::compile_cache())).unwrap();
         let workers = PythonWorkers::new(&engine, &component, SandboxLimits::default()).unwrap();
         (Runtime::new().unwrap(), workers)
     })
