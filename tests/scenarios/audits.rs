@@ -13,7 +13,7 @@ fn example(name: &str) -> std::path::PathBuf {
 fn an_audit_finds_a_loop_that_pays() {
     let audit = |rules: &str| {
         let mut command = pl_host();
-        command.arg("audit").arg(example("plan-path.mas")).args(["--tasks", "3", "--json"]);
+        command.arg("audit").arg(example("plan-path.mas")).args(["--tasks", "6", "--json"]);
         // Level 1 has paths of one cell, which the solution of another task may find too.
         command.args(["--set", "maze.level=2", "--set", "train.returns=episode", "--set"]);
         command.arg(format!("maze.rules={rules}"));

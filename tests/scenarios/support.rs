@@ -8,11 +8,6 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
 
-/// Returns the file of SmolLM2.
-pub fn model() -> PathBuf {
-    pl_testing::cache().join("models/smollm2-135m/model.gguf")
-}
-
 /// A file below `tests/scenarios`.
 pub fn scenario(name: &str) -> PathBuf {
     repository().join("tests/scenarios").join(name)

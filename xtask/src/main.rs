@@ -140,8 +140,12 @@ fn test(root: &Path, arguments: &[String]) -> Result<u8> {
 fn run_tests(root: &Path, arguments: &[String], skip_log: &Path) -> Result<u8> {
     let cargo_test = |verb: &[&str], arguments: &[String]| {
         eprintln!("cargo {}", verb.join(" "));
-        let status = cargo(root).args(verb).args(arguments).env("PL_HOST_SKIP_LOG", skip_log).status();
-        status.map(exit_code).context("cannot start cargo")
+        let mut command = cargo(root);
+        command.args(verb).args(arguments).env("PL_HOST_SKIP_LOG", skip_log);
+        if std::env::var_os(TEST_THREADS).is_none() {
+            command.env(TEST_THREADS, tests_at_a_time().to_string());
+        }
+        command.status().map(exit_code).context("cannot start cargo")
     };
     let nextest = cargo(root).args(["nextest", "--version"]).output().is_ok_and(|o| o.status.success());
     if !nextest {
@@ -155,6 +159,15 @@ fn run_tests(root: &Path, arguments: &[String], skip_log: &Path) -> Result<u8> {
         }
     }
     cargo_test(&["nextest", "run", "--release", "--workspace"], arguments)
+}
+
+/// Environment variable with the number of tests that nextest runs at a time.
+const TEST_THREADS: &str = "NEXTEST_TEST_THREADS";
+
+/// Returns half as many again as there are cores: a quarter of the tests' time is waiting, for processes and for timeouts.
+fn tests_at_a_time() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores + cores.div_ceil(2)
 }
 
 fn exit_code(status: std::process::ExitStatus) -> u8 {

@@ -63,6 +63,20 @@ pub enum MissingProcess {
     SandboxMachine,
 }
 
+impl MissingProcess {
+    /// Returns the command that starts it. `nats` is the address of the server.
+    pub fn command(&self, nats: &str) -> String {
+        match self {
+            Self::Worker => format!("pl-host worker --nats {nats}"),
+            Self::Learner { policies } => {
+                let policy = policies.first().map_or("NAME", String::as_str);
+                format!("pl-host learner --nats {nats} --policy {policy}")
+            }
+            Self::SandboxMachine => format!("pl-host sandbox serve --nats {nats}"),
+        }
+    }
+}
+
 /// The process that hands out the tasks of a run.
 pub struct Coordinator {
     shared: Arc<Shared>,

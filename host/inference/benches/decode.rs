@@ -39,10 +39,7 @@ struct Run {
 }
 
 fn main() {
-    let cache = std::env::var_os("PL_HOST_CACHE")
-        .map(PathBuf::from)
-        .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")))
-        .unwrap_or_default();
+    let cache = pl_testing::cache();
     let device = device(&cache);
     let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with('-'));
     let (named, wanted) = (arguments.next().map(PathBuf::from), arguments.next());

@@ -35,10 +35,7 @@ fn main() {
 }
 
 fn settings() -> KernelSettings {
-    let variable = |name: &str| std::env::var_os(name).map(std::path::PathBuf::from);
-    let cache =
-        variable("PL_HOST_CACHE").or_else(|| variable("HOME").map(|home| home.join(".cache/pl-host")));
-    cache.map(|cache| KernelSettings::new(&cache)).unwrap_or_default()
+    KernelSettings::new(&pl_testing::cache())
 }
 
 /// Measures the forward pass, and the backward pass too if `backward` is true, until the device is done.

@@ -24,12 +24,7 @@ fn device() -> Option<Device> {
 }
 
 fn settings() -> KernelSettings {
-    let variable =
-        |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
-    let cache = variable("PL_HOST_CACHE")
-        .or_else(|| variable("HOME").map(|home| home.join(".cache/pl-host")))
-        .unwrap();
-    KernelSettings::new(&cache)
+    KernelSettings::new(&pl_testing::cache())
 }
 
 fn assert_close(got: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {

@@ -38,7 +38,7 @@ pub use joined_run::Participant;
 pub use learner::{LearnerOptions, learn};
 pub(crate) use leased_weights::LeasedWeights;
 pub use options::{AttachedCommands, ClusterOptions, ClusterServer, TOKEN_VARIABLE, WorkerOptions};
-pub use pl_cluster::{LearnerEntry, RunEntry, SandboxStatus, WorkerStatus};
+pub use pl_cluster::{LearnerEntry, MissingProcess, RunEntry, SandboxStatus, WorkerStatus};
 pub use pl_cluster::{Role, ServerAddress, ServerConfig};
 pub use ranks::RankPlace;
 pub(crate) use remote_learner::RemoteLearner;

@@ -72,9 +72,9 @@ mod workflow;
 pub use checkpoints::last_checkpoint;
 pub use cluster::{
     AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, JoinOptions, LearnerEntry,
-    LearnerOptions, Participant, RankPlace, Role, RunEntry, SandboxMachineOptions, SandboxStatus, Sandboxes,
-    ServerAddress, ServerConfig, TOKEN_VARIABLE, WorkerOptions, WorkerStatus, cluster_status, learn,
-    run_jobs, work,
+    LearnerOptions, MissingProcess, Participant, RankPlace, Role, RunEntry, SandboxMachineOptions,
+    SandboxStatus, Sandboxes, ServerAddress, ServerConfig, TOKEN_VARIABLE, WorkerOptions, WorkerStatus,
+    cluster_status, learn, run_jobs, work,
 };
 pub use device::{DevicePreference, select_device};
 pub use diagnostics::Diagnostics;

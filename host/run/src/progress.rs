@@ -314,21 +314,25 @@ impl fmt::Display for Notice {
                 write!(f, "{ranks} ranks are connected{}", if *nccl { ", by NCCL" } else { "" })
             }
             Notice::LeftRun { run, done } => write!(f, "left run {run}; tasks done: {done}"),
-            Notice::NoProcess { run, process: MissingProcess::SandboxMachine, waiting } => write!(
-                f,
-                "no sandbox machine takes the jobs of run {run}, and {waiting} wait; start one: pl-host sandbox serve --nats URL"
-            ),
-            Notice::NoProcess { run, process: MissingProcess::Worker, waiting } => write!(
-                f,
-                "no worker plays the tasks of run {run}, and {waiting} wait; start one: pl-host worker --nats URL (one that \
-                 loads its models joins after that; one that refuses the run prints why and ends)"
-            ),
-            Notice::NoProcess { run, process: MissingProcess::Learner { policies }, .. } => write!(
-                f,
-                "no learner trains {} of run {run}, whose update waits; start one: pl-host learner --nats URL --policy {}",
-                policies.join(", "),
-                policies.first().map_or("NAME", String::as_str)
-            ),
+            Notice::NoProcess { run, process, waiting } => {
+                let command = process.command("URL");
+                match process {
+                    MissingProcess::SandboxMachine => write!(
+                        f,
+                        "no sandbox machine takes the jobs of run {run}, and {waiting} wait; start one: {command}"
+                    ),
+                    MissingProcess::Worker => write!(
+                        f,
+                        "no worker plays the tasks of run {run}, and {waiting} wait; start one: {command} (one that loads its \
+                         models joins after that; one that refuses the run prints why and ends)"
+                    ),
+                    MissingProcess::Learner { policies } => write!(
+                        f,
+                        "no learner trains {} of run {run}, whose update waits; start one: {command}",
+                        policies.join(", ")
+                    ),
+                }
+            }
             Notice::NotDrawn { reason } => write!(f, "warning: {reason}"),
             Notice::NeverAudited => {
                 write!(

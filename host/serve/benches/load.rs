@@ -8,7 +8,6 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,14 +37,7 @@ const STREAMS: u32 = 5;
 const BUSY_PROMPT: usize = 16;
 
 fn main() {
-    let cache = std::env::var_os("PL_HOST_CACHE")
-        .map(PathBuf::from)
-        .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")));
-    let path = cache.unwrap_or_default().join("models/smollm2-135m/model.gguf");
-    if !path.exists() {
-        eprintln!("skipped: {} is missing (cargo xtask setup fetches it)", path.display());
-        return;
-    }
+    let Some(path) = pl_testing::smollm() else { return };
     let model = Model::load(&path, Device::Cpu, Dtype::F32).expect("the model");
     let base = BaseModel {
         config: model.config.clone(),

@@ -239,13 +239,6 @@ fn peak_memory() -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
-fn cache() -> Option<PathBuf> {
-    std::env::var_os("PL_HOST_CACHE").map(PathBuf::from).or_else(|| {
-        let home = std::env::var_os("HOME")?;
-        Some(PathBuf::from(home).join(".cache/pl-host"))
-    })
-}
-
 /// The number of tokens that `PL_HOST_BENCH_SEQUENCE` names.
 static SEQUENCE: LazyLock<Option<usize>> = LazyLock::new(|| {
     let number = |text: String| text.parse::<usize>().expect("PL_HOST_BENCH_SEQUENCE is a number of tokens");
@@ -257,7 +250,7 @@ static DEVICE: LazyLock<Device> = LazyLock::new(|| {
     if std::env::var_os("PL_HOST_BENCH_DEVICE").is_none_or(|name| name != "cuda") {
         return Device::Cpu;
     }
-    let cache = cache().expect("HOME or PL_HOST_CACHE is set");
+    let cache = pl_testing::cache();
     let device = first_gpu(&KernelSettings::new(&cache)).expect("libtorch's CUDA libraries with kernels");
     device.expect("a CUDA device")
 });
@@ -265,7 +258,7 @@ static DEVICE: LazyLock<Device> = LazyLock::new(|| {
 fn model(sizes: &Sizes) -> Option<Model> {
     let path = match std::env::var_os("PL_HOST_BENCH_MODEL") {
         Some(named) => PathBuf::from(named),
-        None => cache()?.join("models/smollm2-135m/model.gguf"),
+        None => pl_testing::cache().join("models/smollm2-135m/model.gguf"),
     };
     if !path.exists() {
         eprintln!("skipped: {} is missing (cargo xtask setup fetches it)", path.display());

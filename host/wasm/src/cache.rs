@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::fs::{self, Permissions};
 use std::hash::{Hash, Hasher};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -132,7 +132,8 @@ impl Cache {
     }
 
     fn lock_file(&self, path: &Path) -> Option<fs::File> {
-        let file = fs::File::options().create(true).append(true).open(path);
+        // Other users can't open it, so they can't hold the lock.
+        let file = fs::File::options().create(true).append(true).mode(0o600).open(path);
         file.and_then(|file| file.lock().map(|()| file))
             .inspect_err(|error| tracing::debug!(file = %path.display(), %error, "compiling without a lock"))
             .ok()

@@ -82,17 +82,20 @@ fn component(language: Language) -> Option<PathBuf> {
     build(language, &repository().join("plugins/sdk/examples").join(name), name)
 }
 
-/// Returns the component of an example in a folder, rebuilt if its sources or its SDK changed, or `None` if tools are
-/// missing. No two examples have the same `name`.
+/// Returns the component of an example in a folder, rebuilt if its sources, its SDK or what builds it changed, or `None` if
+/// tools are missing. No two examples have the same `name`.
 pub fn build(language: Language, example: &Path, name: &str) -> Option<PathBuf> {
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("languages").join(name);
     fs::create_dir_all(&scratch).unwrap();
     // Tests run in separate processes; the first one builds for all.
     let lock = fs::File::create(scratch.join("lock")).unwrap();
     lock.lock().unwrap();
-    let (sdk, wit) = (repository().join("plugins/sdk").join(language.name()), repository().join("wit"));
-    let sources: [&Path; 3] = [example, &sdk, &wit];
-    let key = sources.map(|folder| hash_of(folder).to_string()).join(" ");
+    let sdk = Path::new("plugins/sdk").join(language.name());
+    let shared = [&*sdk, Path::new("wit"), Path::new("host/toolchain/src")];
+    let shared = shared.map(|part| repository().join(part));
+    let sources = shared.iter().map(PathBuf::as_path).chain([example]);
+    let key: Vec<String> = sources.map(|folder| hash_of(folder).to_string()).collect();
+    let key = key.join(" ");
     let (stamp, component) = (scratch.join("stamp"), scratch.join("component.wasm"));
     if component.is_file() && fs::read_to_string(&stamp).is_ok_and(|old| old == key) {
         return Some(component);

@@ -23,6 +23,21 @@ pub struct Page {
     _profile: TempDir,
 }
 
+/// Returns the name of the browser's program. Returns `None` and reports the test as skipped without one.
+///
+/// # Panics
+/// If there is none and `PL_HOST_NEEDS_CHROMIUM` is `1`.
+#[track_caller]
+pub fn program() -> Option<&'static str> {
+    let program = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
+        Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
+    });
+    if program.is_none() {
+        skip_or_fail(Requirement::Chromium, "there is no chromium");
+    }
+    program
+}
+
 impl Page {
     /// Starts a browser with the viewer's page at an address with its token. Returns `None` and reports the test as skipped
     /// without Chromium.
@@ -30,13 +45,7 @@ impl Page {
     /// # Panics
     /// If the browser ends, or the page isn't shown.
     pub fn open(url: &str, width: u32, height: u32) -> Option<Page> {
-        let program = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
-            Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
-        });
-        let Some(program) = program else {
-            skip_or_fail(Requirement::Chromium, "there is no chromium");
-            return None;
-        };
+        let program = program()?;
         let profile = tempfile::tempdir().unwrap();
         // Chromium reads commands from descriptor 3 and writes answers to 4.
         let mut child = Command::new("sh")

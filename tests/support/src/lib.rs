@@ -155,6 +155,23 @@ pub fn compile_cache() -> PathBuf {
     cache().join("compiled")
 }
 
+/// Path of SmolLM2's GGUF file. Returns `None` and reports the test as skipped if it was not fetched.
+///
+/// # Panics
+/// If it is missing and `PL_HOST_NEEDS_MODEL` is `1`.
+#[track_caller]
+pub fn smollm() -> Option<PathBuf> {
+    let path = cache().join("models/smollm2-135m/model.gguf");
+    if path.is_file() {
+        return Some(path);
+    }
+    skip_or_fail(
+        Requirement::Model,
+        &format!("{} is missing (`cargo xtask setup` fetches it)", path.display()),
+    );
+    None
+}
+
 /// Folder of the data sets: `PL_HOST_DATA`, or else `shared/data` next to the checkout.
 pub fn data_folder() -> PathBuf {
     let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");

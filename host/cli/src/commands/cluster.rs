@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use pl_run::{
-    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, Role, SandboxStatus, Sandboxes,
-    ServerAddress, ServerConfig, TOKEN_VARIABLE, WorkerStatus, cluster_status, one_line,
+    AttachedCommands, ClusterOptions, ClusterRunStatus, ClusterServer, MissingProcess, Role, SandboxStatus,
+    Sandboxes, ServerAddress, ServerConfig, TOKEN_VARIABLE, WorkerStatus, cluster_status, one_line,
 };
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde_json::json;
@@ -162,22 +162,21 @@ fn status(app: &App, arguments: &ClusterStatusArgs) -> CommandResult {
 fn missing_lines(run: &ClusterRunStatus, nats: &str) -> Vec<String> {
     let mut lines = Vec::new();
     if run.queued > 0 && run.workers.iter().all(|worker| !worker.policies.is_empty()) {
-        lines.push(format!("no worker plays them; start one: pl-host worker --nats {nats}"));
+        lines.push(format!("no worker plays them; start one: {}", MissingProcess::Worker.command(nats)));
     }
     for learner in &run.entry.learners {
         let trains = |worker: &WorkerStatus| worker.policies == learner.policies;
-        if let Some(policy) = learner.policies.first()
-            && !run.workers.iter().any(trains)
-        {
-            let (policies, policy) = (learner.policies.join(", "), one_line(policy));
-            lines.push(format!(
-                "no learner trains {}; start one: pl-host learner --nats {nats} --policy {policy}",
-                one_line(&policies)
-            ));
+        if !run.workers.iter().any(trains) {
+            let policies: Vec<String> =
+                learner.policies.iter().map(|policy| one_line(policy).into_owned()).collect();
+            let names = policies.join(", ");
+            let command = MissingProcess::Learner { policies }.command(nats);
+            lines.push(format!("no learner trains {names}; start one: {command}"));
         }
     }
     if run.sandboxes.as_ref().is_some_and(|sandboxes| sandboxes.machines.is_empty()) {
-        lines.push(format!("no sandbox machine takes them; start one: pl-host sandbox serve --nats {nats}"));
+        let command = MissingProcess::SandboxMachine.command(nats);
+        lines.push(format!("no sandbox machine takes them; start one: {command}"));
     }
     lines
 }

@@ -12,18 +12,14 @@ use pl_types::{ModelDtype, Request, Sampling};
 /// Returns the model that `PL_HOST_BENCH_MODEL` names, or SmolLM2-135M where `cargo xtask setup` stores it. Returns `None`,
 /// with a line on stderr, if it is missing.
 pub fn model_path() -> Option<PathBuf> {
-    let stored = || {
-        let cache = std::env::var_os("PL_HOST_CACHE")
-            .map(PathBuf::from)
-            .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")));
-        cache.unwrap_or_default().join("models/smollm2-135m/model.gguf")
+    let Some(named) = std::env::var_os("PL_HOST_BENCH_MODEL").map(PathBuf::from) else {
+        return pl_testing::smollm();
     };
-    let path = std::env::var_os("PL_HOST_BENCH_MODEL").map_or_else(stored, PathBuf::from);
-    if !path.exists() {
-        eprintln!("skipped: {} is missing (cargo xtask setup fetches SmolLM2-135M)", path.display());
+    if !named.exists() {
+        eprintln!("skipped: {} is missing", named.display());
         return None;
     }
-    Some(path)
+    Some(named)
 }
 
 /// Starts an engine with an adapter for each of `adapters` policies, or with the plain base if it is 0.

@@ -12,15 +12,7 @@ use crate::data;
 
 /// Starts an engine with SmolLM2-135M. Returns `None` if the model is missing, after the test was skipped or failed.
 fn smollm() -> Option<LlmEngine> {
-    let cache = std::env::var_os("PL_HOST_CACHE")
-        .map(std::path::PathBuf::from)
-        .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")));
-    let path = cache.unwrap().join("models/smollm2-135m/model.gguf");
-    if !path.exists() {
-        let reason = format!("{} is missing (cargo xtask setup fetches it)", path.display());
-        pl_testing::skip_or_fail(pl_testing::Requirement::Model, &reason);
-        return None;
-    }
+    let path = pl_testing::smollm()?;
     let model = Model::load(&path, Device::Cpu, Dtype::F32).unwrap();
     let base = BaseModel {
         config: model.config,

@@ -7,7 +7,7 @@ use pl_model::{Adapter, Config, Model, TensorSet};
 use pl_types::Dtype;
 use tch::{Device, Kind, Tensor};
 
-use crate::{data, smollm};
+use crate::data;
 
 /// A copy of the tiny model's folder.
 fn folder() -> tempfile::TempDir {
@@ -206,7 +206,7 @@ fn files() {
 
 #[test]
 fn a_gguf_cut_anywhere() {
-    let Some(whole) = smollm() else { return };
+    let Some(whole) = pl_testing::smollm() else { return };
     let bytes = fs::read(whole).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");

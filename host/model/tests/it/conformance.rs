@@ -7,7 +7,7 @@ use pl_model::{Adapter, Model, Packed, hidden_states};
 use pl_types::Dtype;
 use tch::{Device, Kind, Tensor};
 
-use crate::{data, gap, smollm, tiny};
+use crate::{data, gap, tiny};
 
 /// The tokens and the reference's logits in a file.
 pub(crate) fn expected(path: &Path) -> (Vec<u32>, Tensor) {
@@ -67,7 +67,7 @@ fn peft_adapter() {
 /// generate all twenty answers).
 #[test]
 fn smollm_greedy_tokens() {
-    let Some(path) = smollm() else { return };
+    let Some(path) = pl_testing::smollm() else { return };
     let model = Model::load(&path, Device::Cpu, Dtype::F32).unwrap();
     assert!(model.config.tied);
     let rows: serde_json::Value =

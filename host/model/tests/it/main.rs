@@ -40,24 +40,3 @@ fn gap(a: &Tensor, b: &Tensor) -> f64 {
     assert_eq!(a.size(), b.size());
     (a - b).abs().max().double_value(&[])
 }
-
-/// Returns the cache folder of downloads.
-fn cache() -> PathBuf {
-    std::env::var_os("PL_HOST_CACHE")
-        .map(PathBuf::from)
-        .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")))
-        .unwrap_or_default()
-}
-
-/// Returns SmolLM2's GGUF file. Returns `None` and reports the test as skipped if it was not fetched.
-fn smollm() -> Option<PathBuf> {
-    let path = cache().join("models/smollm2-135m/model.gguf");
-    if path.exists() {
-        return Some(path);
-    }
-    pl_testing::skip_or_fail(
-        pl_testing::Requirement::Model,
-        &format!("{} is missing (cargo xtask setup fetches it)", path.display()),
-    );
-    None
-}

@@ -10,7 +10,7 @@ use pl_model::{
 use pl_types::{Dtype, ModelDtype};
 use tch::{Device, Kind, Tensor};
 
-use crate::{data, gap, smollm};
+use crate::{data, gap};
 
 const MODELS: [&str; 4] = [
     "data/tiny",
@@ -43,7 +43,7 @@ fn a_folder_is_packed_with_the_numbers_of_its_files() {
 /// and K have another order of rows.
 #[test]
 fn a_quantized_file_is_packed_with_its_codes() {
-    let Some(path) = smollm() else { return };
+    let Some(path) = pl_testing::smollm() else { return };
     let exact = Model::load(&path, Device::Cpu, Dtype::F32).unwrap();
     let packed = Model::load(&path, Device::Cpu, ModelDtype::File).unwrap();
     let unpacked = packed.weights.unpacked().unwrap();

@@ -4,7 +4,7 @@
 use pl_model::{ChatMessage, ChatTemplate, Error, RenderOptions, ToolCall};
 use serde_json::Value;
 
-use crate::{cache, data};
+use crate::data;
 
 fn read(path: &str) -> Vec<Value> {
     serde_json::from_str(&std::fs::read_to_string(data(path)).unwrap()).unwrap()
@@ -39,7 +39,7 @@ fn source(name: &str) -> Option<String> {
     if here.exists() {
         return Some(std::fs::read_to_string(here).unwrap());
     }
-    let path = cache().join("tokenizers").join(name).join("tokenizer_config.json");
+    let path = pl_testing::cache().join("tokenizers").join(name).join("tokenizer_config.json");
     let Ok(settings) = std::fs::read(&path) else {
         let script = "python3 tests/conformance/tokenizers_reference.py fetch";
         pl_testing::skip_or_fail(

@@ -6,7 +6,7 @@ use pl_model::{ChatMessage, ChatTemplate, Model, RenderOptions};
 use pl_types::Dtype;
 use tch::Device;
 
-use crate::{data, smollm, tiny};
+use crate::{data, tiny};
 
 fn message(role: &str, content: &str) -> ChatMessage {
     ChatMessage::new(role, content)
@@ -30,7 +30,7 @@ fn tiny_tokenizer() {
 
 #[test]
 fn smollm_tokenizer_from_gguf() {
-    let Some(path) = smollm() else { return };
+    let Some(path) = pl_testing::smollm() else { return };
     let model = Model::load(&path, Device::Cpu, Dtype::F32).unwrap();
     let text = std::fs::read_to_string(data("conformance/smollm2-tokens.json")).unwrap();
     let rows: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();

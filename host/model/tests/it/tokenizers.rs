@@ -10,7 +10,7 @@ use pl_types::Dtype;
 use serde_json::{Value, json};
 use tch::Device;
 
-use crate::{cache, data, smollm};
+use crate::data;
 
 fn read<T: serde::de::DeserializeOwned>(path: &str) -> T {
     serde_json::from_str(&std::fs::read_to_string(data(path)).unwrap()).unwrap()
@@ -75,7 +75,7 @@ fn small_sentencepiece_vocabularies() {
 /// Returns the folder of a published tokenizer. Returns `None` and reports the test as
 /// skipped if it was not fetched.
 fn published(name: &str) -> Option<PathBuf> {
-    let folder = cache().join("tokenizers").join(name);
+    let folder = pl_testing::cache().join("tokenizers").join(name);
     if folder.join("tokenizer.json").exists() && folder.join("model.gguf").exists() {
         return Some(folder);
     }
@@ -118,7 +118,7 @@ fn qwen() {
 
 #[test]
 fn smollm2() {
-    let Some(path) = smollm() else { return };
+    let Some(path) = pl_testing::smollm() else { return };
     equals_reference("smollm2", &gguf(&path).tokenizer);
 }
 
