@@ -228,13 +228,12 @@ impl Engine {
     fn compile(&self, name: &str, hash: blake3::Hash, bytes: &[u8]) -> Result<Component, Error> {
         compile_limits::check(name, bytes)?;
         let reused = self.cache.as_ref().zip(self.functions.as_deref());
-        let _lock = match (reused, &self.cache) {
-            (Some((cache, _)), _) => cache.lock_functions(),
-            (None, Some(cache)) => cache.lock(&hash),
-            (None, None) => None,
-        };
+        let _lock = self.cache.as_ref().and_then(|cache| match reused {
+            Some(_) => cache.lock_functions(),
+            None => cache.lock(&hash),
+        });
         // Another process may have compiled it in the meantime.
-        if self.cache.as_ref().is_some_and(|cache| cache.has(&hash))
+        if self.is_cached_hash(&hash)
             && let Some(cached) = self.cached(hash)
         {
             return Ok(cached);
@@ -274,7 +273,11 @@ impl Engine {
 
     /// Returns true if the cache has a component's code, so that loading it needs no compiler.
     pub fn is_cached(&self, bytes: &[u8]) -> bool {
-        self.cache.as_ref().is_some_and(|cache| cache.has(&cache::hash(bytes)))
+        self.is_cached_hash(&cache::hash(bytes))
+    }
+
+    fn is_cached_hash(&self, hash: &blake3::Hash) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.has(hash))
     }
 
     /// Returns a note stored with a component's compiled code, such as its description. Returns `None` without a cache or

@@ -26,7 +26,7 @@ pub struct Page {
 /// Returns the name of the browser's program. Returns `None` and reports the test as skipped without one.
 ///
 /// # Panics
-/// If there is none and `PL_HOST_NEEDS_CHROMIUM` is `1`.
+/// If it is missing and `PL_HOST_NEEDS_CHROMIUM` is `1`.
 #[track_caller]
 pub fn program() -> Option<&'static str> {
     let program = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
