@@ -74,7 +74,7 @@ impl HttpClient {
 
     /// Sends a GET request and returns its answer.
     pub(crate) async fn get(&self, path: &str) -> Result<Value, ServerError> {
-        erased(self.send(Method::GET, path, None, path)).await
+        self.send(Method::GET, path, None, path).await
     }
 
     /// Sends a GET request with a parameter and returns its answer. Errors name the request by `label`.
@@ -86,13 +86,12 @@ impl HttpClient {
     ) -> Result<Value, ServerError> {
         let query = Url::parse_with_params("http://server", [(key, value)]);
         let query = query.ok().and_then(|url| url.query().map(str::to_owned)).unwrap_or_default();
-        let path = format!("{path}?{query}");
-        erased(self.send(Method::GET, &path, None, label)).await
+        self.send(Method::GET, &format!("{path}?{query}"), None, label).await
     }
 
     /// Sends a body and returns the answer. Errors name the request by `label`.
     pub(crate) async fn post(&self, path: &str, body: &Value, label: &str) -> Result<Value, ServerError> {
-        erased(self.send(Method::POST, path, Some(body), label)).await
+        self.send(Method::POST, path, Some(body), label).await
     }
 
     /// Sends a body until `read` accepts the answer, up to `retries` times again after failures that may pass.
@@ -123,6 +122,16 @@ impl HttpClient {
     }
 
     async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        label: &str,
+    ) -> Result<Value, ServerError> {
+        erased(self.exchange(method, path, body, label)).await
+    }
+
+    async fn exchange(
         &self,
         method: Method,
         path: &str,

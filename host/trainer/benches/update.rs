@@ -258,10 +258,10 @@ static DEVICE: LazyLock<Device> = LazyLock::new(|| {
 fn model(sizes: &Sizes) -> Option<Model> {
     let path = match std::env::var_os("PL_HOST_BENCH_MODEL") {
         Some(named) => PathBuf::from(named),
-        None => pl_testing::cache().join("models/smollm2-135m/model.gguf"),
+        None => pl_testing::smollm()?,
     };
     if !path.exists() {
-        eprintln!("skipped: {} is missing (cargo xtask setup fetches it)", path.display());
+        eprintln!("skipped: {} is missing", path.display());
         return None;
     }
     Model::load(&path, *DEVICE, sizes.dtype).inspect_err(|error| eprintln!("skipped: {error}")).ok()

@@ -38,7 +38,8 @@ impl<T: Debug> Debug for Erased<T> {
     }
 }
 
-/// Does the same as [`Erased`] for a future, such as one that awaits a guest or a response.
+/// Does the same as [`Erased`] for a future, such as one that awaits a guest or a response. A function that awaits a closure of any
+/// type can't hide that future, as nothing says that it may be sent: its callers do.
 pub fn erased<'f, R>(
     future: impl Future<Output = R> + Send + 'f,
 ) -> Pin<Box<dyn Future<Output = R> + Send + 'f>> {

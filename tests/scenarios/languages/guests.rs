@@ -90,12 +90,10 @@ pub fn build(language: Language, example: &Path, name: &str) -> Option<PathBuf> 
     // Tests run in separate processes; the first one builds for all.
     let lock = fs::File::create(scratch.join("lock")).unwrap();
     lock.lock().unwrap();
-    let sdk = Path::new("plugins/sdk").join(language.name());
-    let shared = [&*sdk, Path::new("wit"), Path::new("host/toolchain/src")];
-    let shared = shared.map(|part| repository().join(part));
-    let sources = shared.iter().map(PathBuf::as_path).chain([example]);
-    let key: Vec<String> = sources.map(|folder| hash_of(folder).to_string()).collect();
-    let key = key.join(" ");
+    let root = repository();
+    let sdk = root.join("plugins/sdk").join(language.name());
+    let sources: [&Path; 4] = [example, &sdk, &root.join("wit"), &root.join("host/toolchain/src")];
+    let key = sources.map(|folder| hash_of(folder).to_string()).join(" ");
     let (stamp, component) = (scratch.join("stamp"), scratch.join("component.wasm"));
     if component.is_file() && fs::read_to_string(&stamp).is_ok_and(|old| old == key) {
         return Some(component);
