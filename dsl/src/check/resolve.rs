@@ -115,8 +115,8 @@ impl Resolver<'_, '_, '_> {
         };
         self.unused(file, &models, &policies, &resolved_policies, &users);
         let agents: Option<Vec<Agent>> = resolved_agents.into_iter().map(|one| one.agent).collect();
-        let policies: Option<Vec<Policy>> = resolved_policies.into_iter().map(|one| one.policy).collect();
-        let layout = match (&agents, &policies) {
+        let all_policies: Option<Vec<Policy>> = resolved_policies.into_iter().map(|one| one.policy).collect();
+        let layout = match (&agents, &all_policies) {
             (Some(agents), Some(policies)) => Some(layout::derive_layout(agents, policies)),
             _ => None,
         };
@@ -130,14 +130,14 @@ impl Resolver<'_, '_, '_> {
                 Param::Evaluated(None) | Param::Pending => None,
             })
             .collect::<Option<_>>()?;
-        Some(Workflow {
+        let workflow = Workflow {
             name: name?.name.as_ref()?.text.clone(),
             params,
             plugins: self.plugins.iter().map(|loaded| loaded.plugin.clone()).collect::<Option<_>>()?,
             models: resolved_models.into_iter().map(|one| one.model).collect::<Option<_>>()?,
             servers: resolved_servers.into_iter().collect::<Option<_>>()?,
             corpora: resolved_corpora.into_iter().collect::<Option<_>>()?,
-            policies: policies?,
+            policies: all_policies?,
             agents: agents?,
             designers: resolved_designers.into_iter().collect::<Option<_>>()?,
             scenarios: scenarios.list.into_iter().collect::<Option<_>>()?,
@@ -150,7 +150,9 @@ impl Resolver<'_, '_, '_> {
             },
             evaluations: evaluations.into_iter().collect::<Option<_>>()?,
             layout: layout?,
-        })
+        };
+        self.trained_without_episodes(&policies, &workflow);
+        Some(workflow)
     }
 
     fn models(&mut self, models: &NamedBlocks) -> Vec<ResolvedModel> {

@@ -18,7 +18,7 @@ use crate::source::Location;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::declared_name::check_not_reserved;
 use crate::syntax::tree::{Block, Body, Entry, File};
-use crate::workflow::{Curriculum, Environment, Reward, Rise, Scenario, Tasks};
+use crate::workflow::{Curriculum, Environment, Reward, Rise, Scenario, Tasks, Workflow};
 
 /// Scenarios of a file, with the blocks that they are made of.
 pub(super) struct ResolvedScenarios<'f> {
@@ -271,6 +271,25 @@ impl Resolver<'_, '_, '_> {
                 self.reports
                     .warning(DiagnosticCode::Unused, block.location(), message, "")
                     .help("name it in a scenario, or remove it");
+            }
+        }
+    }
+
+    /// Warns of trained policies that only scenarios without a weight use.
+    pub(super) fn trained_without_episodes(&mut self, policies: &NamedBlocks, workflow: &Workflow) {
+        let used = |in_training: bool| -> BTreeSet<usize> {
+            let scenarios = workflow.scenarios.iter().filter(|one| (one.weight > 0.0) == in_training);
+            scenarios.flat_map(|scenario| workflow.policies_of(scenario)).collect()
+        };
+        let (in_training, elsewhere) = (used(true), used(false));
+        for at in elsewhere.difference(&in_training) {
+            if workflow.policies[*at].training.is_some() {
+                let block = policies.blocks[*at];
+                let message =
+                    format!("{} is trained, but only scenarios with weight 0 use it", block.title());
+                self.reports
+                    .warning(DiagnosticCode::Unused, block.location(), message, "")
+                    .help("set `train = false`, or give one of the scenarios a weight in `mix`");
             }
         }
     }

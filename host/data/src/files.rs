@@ -122,7 +122,8 @@ pub fn count_records(source: impl Into<SourcePath>) -> Result<u64, Error> {
             let file = open_parquet(source, LARGEST_PARQUET)?;
             Ok(u64::try_from(file.metadata().file_metadata().num_rows()).unwrap_or(0))
         }
-        _ => source.open().and_then(count_lines).map_err(failed(source)),
+        Some(_) => source.open().and_then(count_lines).map_err(failed(source)),
+        None => Err(Error::Form { path: source.path().to_path_buf() }),
     }
 }
 
@@ -520,6 +521,7 @@ mod tests {
         assert!(message("z.parquet").contains("can't be read as Parquet"));
         assert!(message("a.jsonl").ends_with("record 1 is not an object"));
         assert!(message("b.csv").contains("none of the forms"));
+        assert_eq!(count_records(folder.path().join("b.csv")).unwrap_err().to_string(), message("b.csv"));
     }
 
     #[test]

@@ -162,7 +162,7 @@ pub(crate) fn count(name: &DataName) -> Result<(PathBuf, u64), LocateError> {
 /// If a file can't be read.
 pub(crate) fn as_jsonl(sources: &[SourcePath]) -> Result<SourcePath, LocateError> {
     if let [source] = sources
-        && !is_converted(source.path())
+        && source.path().to_string_lossy().ends_with(".jsonl")
     {
         return Ok(source.clone());
     }
@@ -171,12 +171,6 @@ pub(crate) fn as_jsonl(sources: &[SourcePath]) -> Result<SourcePath, LocateError
     let stem = name.split('.').next().unwrap_or_default().to_owned();
     let made = converted(&stem, sources, || Ok(pl_data::read_files(sources)?))?;
     Ok(made.into())
-}
-
-/// Returns true if a task file has another form than JSONL.
-fn is_converted(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    [".json", ".parquet", ".jsonl.gz", ".txt"].iter().any(|suffix| name.ends_with(suffix))
 }
 
 fn converted(

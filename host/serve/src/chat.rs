@@ -104,7 +104,7 @@ async fn complete(
 fn choice(model: &ServedModel, index: usize, completion: &Completion, chat: &ChatRequest) -> Value {
     let tokens = Tokens { ids: &completion.tokens, logprobs: &completion.logprobs, top: &completion.top };
     let logprobs = if chat.logprobs { logprobs::chat(&model.tokenizer, tokens) } else { Value::Null };
-    let (message, finish) = answer(model, completion, !chat.tools.is_empty());
+    let (message, finish) = answer(model, completion, chat.may_call_tools());
     let mut choice = json!({
         "index": index,
         "message": message,
@@ -117,11 +117,11 @@ fn choice(model: &ServedModel, index: usize, completion: &Completion, chat: &Cha
     choice
 }
 
-/// Returns the message of a completion, and the reason for which it ended. If the request offers tools, a completion that
+/// Returns the message of a completion, and the reason for which it ended. If the model may call tools, a completion that
 /// calls some has them, and as its text what comes before them.
-fn answer(model: &ServedModel, completion: &Completion, offers_tools: bool) -> (Value, &'static str) {
+fn answer(model: &ServedModel, completion: &Completion, may_call: bool) -> (Value, &'static str) {
     let is_whole = completion.finish != Finish::Length;
-    match (offers_tools && is_whole).then(|| tool_calls::of_completion(model, &completion.text)).flatten() {
+    match (may_call && is_whole).then(|| tool_calls::of_completion(model, &completion.text)).flatten() {
         Some(calls) => {
             let before =
                 Some(tool_calls::text_before(model, &completion.text)).filter(|text| !text.is_empty());
@@ -181,11 +181,11 @@ async fn stream_completion(
 ) -> Result<Response, ApiError> {
     let envelope = Envelope::new(&model.name);
     let (with_logprobs, with_ids) = (chat.logprobs, chat.return_token_ids);
-    let offers_tools = !chat.tools.is_empty();
+    let may_call = chat.may_call_tools();
     let include_usage = chat.stream_options.include_usage;
     let prompt = request.prompt.len();
     let count = request.seeds.len();
-    let mut sent = vec![SentText::default(); if offers_tools { count } else { 0 }];
+    let mut sent = vec![SentText::default(); if may_call { count } else { 0 }];
     let opening: Vec<Value> = (0..count)
         .map(|index| {
             let delta = json!({ "role": "assistant", "content": "" });
@@ -219,7 +219,7 @@ async fn stream_completion(
             Generated::Finished(completions) => {
                 let tokens = completions.iter().map(|completion| completion.tokens.len()).sum();
                 let endings = completions.iter().enumerate().map(|(index, completion)| {
-                    let (message, finish) = answer(&model, completion, offers_tools);
+                    let (message, finish) = answer(&model, completion, may_call);
                     let delta = sent.get(index).map_or_else(|| json!({}), |sent| sent.rest(message));
                     envelope.chunk(json!({ "index": index, "delta": delta, "finish_reason": finish }))
                 });

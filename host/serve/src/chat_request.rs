@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::logprobs;
 use crate::response_format::ResponseFormat;
 use crate::sampling::SamplingFields;
-use crate::tool_calls::MessageToolCall;
+use crate::tool_calls::{self, MessageToolCall};
 
 /// Body of a request.
 #[derive(Debug, Deserialize)]
@@ -96,8 +96,8 @@ impl ChatRequest {
     /// Checks fields whose meaning depends on others.
     ///
     /// # Errors
-    /// Status 400 if there are no messages, if `top_logprobs` is too large or lacks `logprobs`, or if `tool_choice` asks for
-    /// something.
+    /// Status 400 if there are no messages, if `top_logprobs` is too large or lacks `logprobs`, if a tool has no name, or if
+    /// `tool_choice` asks for a call.
     pub(crate) fn check(&self) -> Result<(), ApiError> {
         if self.messages.is_empty() {
             let message = "`messages` is empty; give at least one message";
@@ -108,13 +108,20 @@ impl ChatRequest {
             let message = "`top_logprobs` is given without `logprobs`; set `logprobs` to true";
             return Err(ApiError::field("top_logprobs", message));
         }
+        tool_calls::check_offered(&self.tools)?;
         match &self.tool_choice {
-            Some(choice) if choice != "auto" && !(choice == "none" && self.tools.is_empty()) => {
-                let message = "the model chooses among the tools; leave `tool_choice` out, or `tools` too";
+            Some(choice) if choice != "auto" && choice != "none" => {
+                let message = "the model chooses among the tools: `tool_choice` is `auto` or `none`";
                 Err(ApiError::field("tool_choice", message))
             }
             _ => Ok(()),
         }
+    }
+
+    /// True if a call in a completion is one of a tool. With `tool_choice` `none`, the prompt has the tools, as in vLLM, and
+    /// what the model writes is a text.
+    pub(crate) fn may_call_tools(&self) -> bool {
+        !self.tools.is_empty() && self.tool_choice.as_ref().is_none_or(|choice| choice != "none")
     }
 
     /// Returns the distribution that the request asks for, with the grammar of its `response_format`.

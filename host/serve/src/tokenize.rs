@@ -14,6 +14,7 @@ use crate::chat_request::{Message, TemplateOptions};
 use crate::error::ApiError;
 use crate::response;
 use crate::service::Service;
+use crate::tool_calls;
 
 #[derive(Debug, Deserialize)]
 struct TokenizeRequest {
@@ -58,6 +59,7 @@ pub(crate) async fn tokenize(
         (Some(prompt), None) => model.encode(prompt)?,
         (None, Some(messages)) => {
             let messages = messages.iter().map(Message::to_chat).collect::<Result<Vec<_>, _>>()?;
+            tool_calls::check_offered(&asked.tools)?;
             let thinking = asked.chat_template_kwargs.enable_thinking;
             model.encode_chat(&messages, asked.tools, thinking, asked.add_generation_prompt)?
         }

@@ -38,6 +38,23 @@ impl MessageToolCall {
     }
 }
 
+/// Checks the tools that a request offers: a template would write one without a name as it is.
+///
+/// # Errors
+/// Status 400 if one is not a function with a name.
+pub(crate) fn check_offered(tools: &[Value]) -> Result<(), ApiError> {
+    let is_named = |tool: &Value| {
+        tool["type"] == "function" && tool["function"]["name"].as_str().is_some_and(|name| !name.is_empty())
+    };
+    match tools.iter().position(|tool| !is_named(tool)) {
+        Some(at) => {
+            let form = r#"{"type": "function", "function": {"name": …}}"#;
+            Err(ApiError::field("tools", format!("`tools[{at}]` is not of the form `{form}`")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Returns the beginning of a completion's text that belongs to no tool call, whatever follows. White space alone counts as
 /// nothing.
 pub(crate) fn text_before<'t>(model: &ServedModel, text: &'t str) -> &'t str {

@@ -266,15 +266,32 @@ fn chats_that_make_no_sense_are_refused() {
     let answered = post("top_logprobs", json!(2));
     assert_error(&answered, 400, invalid, Some("top_logprobs"), "without `logprobs`");
     assert_eq!(post("top_logprobs", json!(0)).status, 200);
-    assert_error(&post("tool_choice", json!("required")), 400, invalid, Some("tool_choice"), "leave");
+    assert_error(
+        &post("tool_choice", json!("required")),
+        400,
+        invalid,
+        Some("tool_choice"),
+        "`auto` or `none`",
+    );
     // Without tools there is nothing to choose from.
     assert_eq!(post("tool_choice", json!("none")).status, 200);
     let tool = json!({ "type": "function", "function": { "name": "add" } });
-    let body = json!({
-        "model": "calling", "messages": [{ "role": "user", "content": "Hi" }], "tools": [tool], "tool_choice": "none",
-    });
-    let answered = server.post("/v1/chat/completions", &body);
-    assert_error(&answered, 400, invalid, Some("tool_choice"), "leave");
+    for unnamed in
+        [json!({}), json!({ "name": "add" }), json!({ "type": "function", "function": { "name": "" } })]
+    {
+        let body = json!({
+            "model": "calling", "messages": [{ "role": "user", "content": "Hi" }], "tools": [tool, unnamed],
+        });
+        for path in ["/v1/chat/completions", "/tokenize"] {
+            assert_error(
+                &server.post(path, &body),
+                400,
+                invalid,
+                Some("tools"),
+                "`tools[1]` is not of the form",
+            );
+        }
+    }
 }
 
 #[test]

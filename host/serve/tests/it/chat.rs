@@ -136,7 +136,10 @@ fn tool_calls_are_those_of_the_text_if_the_request_offers_tools() {
     assert_eq!((&call["type"], &call["function"]["name"]), (&json!("function"), &json!("add")));
     assert_eq!(call["function"]["arguments"], "{\"a\":1}");
     assert!(call["id"].as_str().unwrap().starts_with("call_"));
-    // Without tools, and if the call was cut off, the text is a text.
+    // If it must not call, without tools, and if the call was cut off, the text is a text.
+    let none = choice(with_tools(json!({ "tool_choice": "none" })));
+    assert_eq!((&none["message"]["content"], &none["finish_reason"]), (&json!(CALL), &json!("stop")));
+    assert!(none["message"].get("tool_calls").is_none());
     let plain = choice(with_tools(json!({ "tools": [] })));
     assert_eq!((&plain["message"]["content"], &plain["finish_reason"]), (&json!(CALL), &json!("stop")));
     let cut = choice(with_tools(json!({ "max_tokens": 1 })));
