@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use pl_plugin::{Message, Part, Role};
 use pl_rollout::{AgentStep, EpisodeEvent};
 use pl_run::play_run::{PlayStart, PlayableRun, checkpoint_names};
@@ -61,7 +61,7 @@ pub fn play_worker(device: DevicePreference, trust: bool) -> (PlayQueue, PlayWor
 impl PlayQueue {
     /// Cancels the episode that is played and ends the worker.
     pub fn end(&self) {
-        if let Some(episode) = self.last.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        if let Some(episode) = self.last.lock().as_ref() {
             episode.cancel();
         }
         // A worker that has ended needs no request to.
@@ -69,7 +69,7 @@ impl PlayQueue {
     }
 
     fn send(&self, job: Job) -> Result<(), Unavailable> {
-        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = self.sender.lock();
         sender.send(job).map_err(|_| Unavailable("the viewer is about to end".to_owned()))
     }
 }
@@ -80,7 +80,7 @@ impl Player for PlayQueue {
     }
 
     fn start(&self, run: &Path, request: PlayRequest, episode: LiveEpisode) -> Result<(), Unavailable> {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(episode.clone());
+        *self.last.lock() = Some(episode.clone());
         self.send(Job::Play { run: run.to_path_buf(), request, episode })
     }
 }

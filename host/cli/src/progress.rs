@@ -1,11 +1,12 @@
 //! Progress on stderr: a panel and bars on a terminal, nothing elsewhere. A line for each step is shown in both.
 
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use console::Term;
 use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
+use parking_lot::Mutex;
 use pl_run::Progress;
 use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
 use pl_telemetry::RunGauges;
@@ -35,9 +36,9 @@ impl Terminal {
     /// Shows a panel of the run, above the bars, until the returned value is dropped.
     pub fn show_panel(&self, state: PanelState) -> Panel<'_> {
         let state = Arc::new(Mutex::new(state));
-        *locked(&self.panel) = Some(Arc::clone(&state));
+        *self.panel.lock() = Some(Arc::clone(&state));
         let bar = self.bars.insert(0, ProgressBar::new_spinner());
-        let draw = move |_: &ProgressState, out: &mut dyn Write| locked(&state).draw(out);
+        let draw = move |_: &ProgressState, out: &mut dyn Write| state.lock().draw(out);
         if let Ok(style) = ProgressStyle::with_template("{panel}") {
             bar.set_style(style.with_key("panel", draw));
         }
@@ -53,8 +54,8 @@ impl Terminal {
 
     /// Shows that the program stops after what `until` names, and what a second request does.
     pub fn show_stop(&self, until: &str) {
-        if let Some(panel) = &*locked(&self.panel) {
-            locked(panel).stop();
+        if let Some(panel) = &*self.panel.lock() {
+            panel.lock().stop();
         }
         let text = format!("stopping after {until} (press Ctrl-C again to stop at once)");
         self.suspend(|| stderr::line(&text));
@@ -63,7 +64,7 @@ impl Terminal {
     /// Takes back what a terminal has shown of Ctrl-C: bars end at the right edge, so `^C` has begun a line below them.
     pub fn undo_echo(&self) {
         let stderr = Term::stderr();
-        if stderr.is_term() && locked(&self.panel).is_some() {
+        if stderr.is_term() && self.panel.lock().is_some() {
             // A terminal that can't be written to shows nothing.
             let _ = stderr.clear_line().and_then(|()| stderr.move_cursor_up(1));
         }
@@ -111,13 +112,9 @@ pub struct Panel<'t> {
 
 impl Drop for Panel<'_> {
     fn drop(&mut self) {
-        *locked(&self.terminal.panel) = None;
+        *self.terminal.panel.lock() = None;
         self.bar.finish_and_clear();
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn template(columns: &str) -> String {
@@ -164,8 +161,8 @@ impl Progress for Terminal {
     }
 
     fn metrics(&self, line: &MetricsLine<'_>) {
-        if let Some(panel) = &*locked(&self.panel) {
-            locked(panel).add(line);
+        if let Some(panel) = &*self.panel.lock() {
+            panel.lock().add(line);
         }
         if let Some(gauges) = self.gauges.get() {
             record(gauges, line);

@@ -1,6 +1,6 @@
 //! The coordinator's side: leases go out, results come back.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_nats::jetstream::consumer::AckPolicy;
@@ -11,6 +11,7 @@ use async_nats::jetstream::stream::{
     Config, DiscardPolicy, RawMessageErrorKind, RetentionPolicy, StorageType, Stream,
 };
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -167,7 +168,7 @@ impl Coordinator {
             tokio::spawn(async move {
                 let (connection, names) = (reader.connection.clone(), reader.names.clone());
                 let log = reader.results.clone();
-                let receive = |result| reader.board().receive(result);
+                let receive = |result| reader.board.lock().receive(result);
                 result_log::follow(connection, names, log, reader.epoch, receive).await;
             }),
             tokio::spawn(async move {
@@ -301,7 +302,7 @@ impl Coordinator {
     async fn result(&self, id: &LeaseId, lease: &Lease, refused: u32) -> Result<ResultMessage, Error> {
         // Leases that are published again because they were lost have numbers of their own.
         let reissues = refused * REISSUES;
-        let (receiver, has_to_be_published) = self.shared.board().await_result(id, lease, reissues);
+        let (receiver, has_to_be_published) = self.shared.board.lock().await_result(id, lease, reissues);
         if has_to_be_published {
             self.shared.publish(id, lease, reissues).await?;
         }
@@ -313,7 +314,7 @@ impl Coordinator {
         let Shared { connection, names, state, .. } = &*self.shared;
         let reason = format!("task {task}: {reason}");
         tracing::warn!(worker, reason, "a worker is excluded");
-        self.shared.board().exclude(worker);
+        self.shared.board.lock().exclude(worker);
         let key = Names::aside_key(worker);
         let put = || state.put(&key, reason.clone().into());
         connection.persist("exclude a worker", put).await?;
@@ -354,7 +355,7 @@ impl Coordinator {
                 }
             }
         }
-        self.shared.board().forget(last);
+        self.shared.board.lock().forget(last);
     }
 
     /// Ends the run on the server: workers leave it, and its streams are removed.
@@ -388,10 +389,6 @@ impl Drop for Coordinator {
 }
 
 impl Shared {
-    fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn publish(&self, id: &LeaseId, lease: &Lease, reissue: u32) -> Result<(), Error> {
         let message = LeaseMessage { epoch: self.epoch, lease: lease.clone() };
         let connection = &self.connection;
@@ -406,7 +403,7 @@ impl Shared {
         let turn = self.publishing.acquire().await;
         let ack = connection.persist("publish a task", publish).await?;
         drop(turn);
-        self.board().set_published(id, ack.sequence, reissue);
+        self.board.lock().set_published(id, ack.sequence, reissue);
         Ok(())
     }
 
@@ -424,7 +421,8 @@ impl Shared {
     /// acknowledges before it writes may lose some when its machine does.
     async fn reissue_lost(&self, older_than: Duration) {
         let old: Vec<(LeaseId, Lease, u64, u32)> = self
-            .board()
+            .board
+            .lock()
             .unanswered(older_than)
             .map(|(id, waiting)| (id.clone(), waiting.lease.clone(), waiting.sequence, waiting.reissues))
             .collect();
@@ -435,7 +433,7 @@ impl Shared {
             }
             // Its result is in the log before its message leaves the queue, so it may be on the way.
             tokio::time::sleep(Duration::from_secs(1)).await;
-            if self.board().is_waiting(&id) {
+            if self.board.lock().is_waiting(&id) {
                 tracing::warn!(task = lease.task, "the server has lost a lease, which is published again");
                 if let Err(error) = self.publish(&id, &lease, reissues + 1).await {
                     tracing::warn!(task = lease.task, %error, "a lost lease was not published again");

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::Subscriber;
@@ -10,6 +10,7 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
 use bytes::Bytes;
 use futures::StreamExt;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
@@ -83,7 +84,7 @@ struct RemoveOnDrop<'s> {
 
 impl Drop for RemoveOnDrop<'_> {
     fn drop(&mut self) {
-        self.shared.requests().remove(self.key);
+        self.shared.requests.lock().remove(self.key);
     }
 }
 
@@ -157,7 +158,7 @@ impl JobClient {
         let (sender, receiver) = oneshot::channel();
         let published = Instant::now();
         let waiting = Waiting { sender, job: Arc::clone(job), sequence: 0, published, reissues: 0 };
-        shared.requests().waiting.insert(key.clone(), waiting);
+        shared.requests.lock().waiting.insert(key.clone(), waiting);
         // If the caller is cancelled.
         let _removal = RemoveOnDrop { shared, key: &key };
         shared.publish(&key, job, 0).await?;
@@ -217,10 +218,6 @@ impl Requests {
 }
 
 impl Shared {
-    fn requests(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Stores a job in the queue, its parts first if it is larger than a message may be.
     async fn publish(&self, key: &str, job: &[u8], reissue: u32) -> Result<(), Error> {
         let largest = self.connection.largest_message();
@@ -239,7 +236,7 @@ impl Shared {
         let encoded = postcard::to_allocvec(&message).map_err(self.connection.failed("encode a job"))?;
         let sequence =
             self.store(self.names.job_subject(), encoded.into(), format!("{key}-{reissue}")).await?;
-        if let Some(waiting) = self.requests().waiting.get_mut(key) {
+        if let Some(waiting) = self.requests.lock().waiting.get_mut(key) {
             (waiting.sequence, waiting.published, waiting.reissues) = (sequence, Instant::now(), reissue);
         }
         Ok(())
@@ -259,7 +256,7 @@ impl Shared {
     async fn reissue(&self, older_than: Duration) {
         let is_old = |waiting: &Waiting| waiting.sequence > 0 && waiting.published.elapsed() >= older_than;
         let old: Vec<(String, u64)> = {
-            let requests = self.requests();
+            let requests = self.requests.lock();
             let old = requests.waiting.iter().filter(|(_, waiting)| is_old(waiting));
             old.map(|(key, waiting)| (key.clone(), waiting.sequence)).collect()
         };
@@ -277,10 +274,11 @@ impl Shared {
         }
         tokio::time::sleep(GRACE).await;
         for key in lost {
-            let again = self.requests().waiting.get(&key).map(|own| (Arc::clone(&own.job), own.reissues));
+            let again =
+                self.requests.lock().waiting.get(&key).map(|own| (Arc::clone(&own.job), own.reissues));
             let Some((job, reissues)) = again else { continue };
             if reissues >= MOST_REISSUES {
-                let given_up = self.requests().remove(&key);
+                let given_up = self.requests.lock().remove(&key);
                 // The receiver may be gone.
                 drop(given_up.map(|own| own.sender.send(Err(Error::NoVerdict { times: reissues + 1 }))));
                 continue;
@@ -309,7 +307,7 @@ impl Shared {
     async fn end_with_run(&self) {
         if let Ok(None) = find_run(&self.connection, &self.names.run).await {
             // Dropped senders tell their receivers.
-            *self.requests() = Requests::default();
+            *self.requests.lock() = Requests::default();
         }
     }
 }
@@ -317,9 +315,9 @@ impl Shared {
 async fn receive_all(shared: Arc<Shared>, mut verdicts: Subscriber) {
     while let Some(message) = verdicts.next().await {
         match postcard::from_bytes::<VerdictMessage>(&message.payload) {
-            Ok(verdict) => shared.requests().receive(verdict),
+            Ok(verdict) => shared.requests.lock().receive(verdict),
             Err(error) => match unreadable(&message.payload, error.to_string()) {
-                Some(verdict) => shared.requests().receive(verdict),
+                Some(verdict) => shared.requests.lock().receive(verdict),
                 None => tracing::warn!(%error, "a message is not a verdict, and is dropped"),
             },
         }

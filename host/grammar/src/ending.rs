@@ -4,13 +4,14 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
 use llguidance::TokenParser;
 use llguidance::derivre::StateID;
 use llguidance::earley::ParserRecognizer;
 use llguidance::panic_utils::catch_unwind;
 use llguidance::toktrie::Recognizer;
+use parking_lot::Mutex;
 
 use crate::vocabulary::BYTES_END;
 
@@ -76,14 +77,14 @@ impl EndingSearch {
     /// be due to the states of earlier searches.
     fn search(&self, search: impl Fn(&TokenParser) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
         for _ in 0..2 {
-            let start = self.warm.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let start = self.warm.lock().clone();
             let searched = AssertUnwindSafe(|| {
                 let found = search(&start);
                 Ok((found, start.parser.get_error().is_some()))
             });
             match catch_unwind(searched) {
                 Ok((None, true)) | Err(_) => {
-                    *self.warm.lock().unwrap_or_else(PoisonError::into_inner) = with_own_lexer(&self.start);
+                    *self.warm.lock() = with_own_lexer(&self.start);
                 }
                 Ok((found, _)) => return found,
             }

@@ -1,9 +1,10 @@
 //! The handle of the embedded engine, used from other threads.
 
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use pl_kernels::cpu::affinity;
 use pl_types::{Completion, Generate, GenerateError, Request, Sampling};
 use tch::Device;
@@ -233,7 +234,7 @@ impl Generate for LlmEngine {
 impl Drop for EngineThread {
     fn drop(&mut self) {
         self.sender = None;
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.get_mut().take();
         // The engine's own thread never holds a handle, but a thread must not wait for itself.
         if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
             let _ = thread.join();

@@ -7,11 +7,12 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 use lsp_types::{DiagnosticRelatedInformation, DiagnosticSeverity, NumberOrString, Uri};
+use parking_lot::Mutex;
 use pl_dsl::workflow::Plugin;
 use pl_dsl::{Catalog, CatalogError, Diagnostic, Severity, Source};
 use pl_types::Item;
@@ -80,7 +81,7 @@ pub struct Checker {
 impl Checker {
     /// Hands a message to the thread without waiting for it.
     pub fn send(&self, message: CheckerMessage) {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).add(message);
+        self.pending.lock().add(message);
         // A thread that is awake already, or has ended, needs no more.
         let _ = self.wake.try_send(());
     }
@@ -145,8 +146,7 @@ fn run(
                 break;
             }
         }
-        let Pending { jobs, closed, reload_plugins } =
-            std::mem::take(&mut *pending.lock().unwrap_or_else(PoisonError::into_inner));
+        let Pending { jobs, closed, reload_plugins } = std::mem::take(&mut *pending.lock());
         if reload_plugins {
             catalogs.clear();
         }

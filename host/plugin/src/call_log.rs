@@ -9,8 +9,9 @@
 //! host no memory. Verdicts, passages and HTTP answers are always kept, because a replay needs every one.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
 use pl_types::{AnswerQuestions, PartHasher, Passage, Question, redact_address, redact_cookies};
 pub use pl_wasm::{HttpFailure, HttpRecorder, HttpRequest, HttpResponse};
@@ -277,7 +278,7 @@ impl CallLog {
 
     /// Records a log line.
     pub fn log(&self, level: Level, message: &str) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let Some(length) = state.reserve(message.len(), 1) else { return };
         let message = message[..message.floor_char_boundary(length)].to_owned();
         state.events.push(PendingEvent::Event(Event::Log { level, message }));
@@ -285,7 +286,7 @@ impl CallLog {
 
     /// Records printed output.
     pub fn print(&self, channel: Channel, bytes: &[u8]) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let continues =
             matches!(state.events.last(), Some(PendingEvent::Output(last, _)) if *last == channel);
         let Some(length) = state.reserve(bytes.len(), usize::from(!continues)) else { return };
@@ -352,26 +353,26 @@ impl CallLog {
 
     /// Takes a recorded answer in a replay. Returns `None` in a recording.
     fn replayed<T>(&self, take: impl FnOnce(&mut ReplayAnswers) -> T) -> Option<T> {
-        self.state().answers.as_mut().map(take)
+        self.0.lock().answers.as_mut().map(take)
     }
 
     fn push(&self, event: Event) {
-        self.state().events.push(PendingEvent::Event(event));
+        self.0.lock().events.push(PendingEvent::Event(event));
     }
 
     pub(crate) fn record_usage(&self, usage: ResourceUsage) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.usage = state.usage.max(usage);
     }
 
     /// Returns the largest use by one call since the last take.
     pub fn take_usage(&self) -> ResourceUsage {
-        std::mem::take(&mut self.state().usage)
+        std::mem::take(&mut self.0.lock().usage)
     }
 
     /// Returns the events since the last take, in order.
     pub fn take(&self) -> Vec<Event> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let truncated = std::mem::take(&mut state.truncated);
         state.kept = (0, 0);
         let mut events: Vec<Event> = std::mem::take(&mut state.events)
@@ -391,15 +392,11 @@ impl CallLog {
         }
         events
     }
-
-    fn state(&self) -> MutexGuard<'_, LogState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl HttpRecorder for CallLog {
     fn begin(&self, method: &str, uri: &str) -> usize {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let number = state.sent;
         state.sent += 1;
         let recorded = state
@@ -418,12 +415,12 @@ impl HttpRecorder for CallLog {
     }
 
     fn replay(&self, number: usize, _: &HttpRequest) -> Option<Result<HttpResponse, HttpFailure>> {
-        self.state().exchange(number)?.recorded.take()
+        self.0.lock().exchange(number)?.recorded.take()
     }
 
     fn finish(&self, number: usize, request: &HttpRequest, answer: &Result<HttpResponse, HttpFailure>) {
         // Events of a call that is over may have been taken already.
-        if let Some(exchange) = self.state().exchange(number) {
+        if let Some(exchange) = self.0.lock().exchange(number) {
             exchange.hash = Some(hash_request(request));
             exchange.answer = Some(answer.clone().map(without_cookies));
         }

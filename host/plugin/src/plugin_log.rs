@@ -1,8 +1,9 @@
 //! Limits of what a plugin writes to the program's log, over all of its instances and calls.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Period of the limits.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -44,7 +45,7 @@ pub(crate) enum Admission {
 impl PluginLog {
     /// Counts a line that is to be written now.
     pub fn admit(&self, now: Instant, bytes: usize) -> Admission {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if state.start.is_none_or(|start| now.saturating_duration_since(start) >= PERIOD) {
             let denied = std::mem::take(&mut state.denied);
             *state = State { start: Some(now), denied, ..State::default() };
@@ -63,12 +64,8 @@ impl PluginLog {
 
     /// Returns true if a denied request to this host has to be reported: once for each host, and for the first ones only.
     pub fn is_new_denial(&self, host: &str) -> bool {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.denied.len() < MAX_HOSTS && state.denied.insert(host.to_owned())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Pool of instances for stateless calls.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use pl_types::AnswerQuestions;
 use pl_wasm::{InstancePermit, Lifetime, Store};
 
@@ -88,7 +89,7 @@ impl<B> InstancePool<B> {
     }
 
     fn acquire(&self) -> Option<Box<Instance<B>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        self.idle.lock().pop()
     }
 
     /// Returns an instance to the pool, unless it has reached its number of calls or another call may need
@@ -98,7 +99,7 @@ impl<B> InstancePool<B> {
         if instance.calls >= MAX_CALLS || permits_are_scarce {
             return;
         }
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE {
             idle.push(instance);
         }

@@ -12,10 +12,11 @@ mod runtime_adapters;
 mod runtime_control;
 mod store;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::RwLock;
 use pl_inference::{DuringUpdate, EngineStats, LlmEngine, WeightUpdate};
 use pl_servers::{Fleet, ServerError, ServerStats};
 use pl_types::{Completion, Generate, GenerateError, Request};
@@ -108,7 +109,7 @@ impl PolicyRouter {
     }
 
     fn route(&self, policy: usize) -> Option<Arc<Route>> {
-        self.routes.read().unwrap_or_else(PoisonError::into_inner).get(policy).cloned()
+        self.routes.read().get(policy).cloned()
     }
 
     /// Gives a policy of the embedded engine new weights, which all later requests use.
@@ -154,7 +155,7 @@ impl PolicyRouter {
 
     /// Removes the adapters of trained policies from all servers and wakes these, as far as they answer soon.
     pub(crate) async fn release(&self) {
-        let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let routes = self.routes.read().clone();
         let releasing = async {
             for route in routes {
                 if let Route::Server(remote) = &*route {

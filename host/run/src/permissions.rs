@@ -19,7 +19,9 @@ pub(crate) use permission_request::flags_of;
 pub(crate) use read_policy::{OpenError, ReadPolicy};
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Access that the user has allowed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,13 +61,13 @@ pub struct SharedPermissions(Arc<Mutex<Permissions>>);
 impl SharedPermissions {
     /// Allows further access.
     pub fn allow(&self, more: impl IntoIterator<Item = Access>) {
-        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = self.0.lock();
         more.into_iter().for_each(|access| own.allow(access));
     }
 
     /// Returns true if an access is allowed.
     pub fn allows(&self, wanted: &Access) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).allows(wanted)
+        self.0.lock().allows(wanted)
     }
 }
 

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use pl_dsl::workflow::{Grant, Plugin as PluginBlock};
 use pl_dsl::{Catalog, CatalogError};
 use pl_plugin::{Plugin, PluginSpec};
@@ -156,7 +157,7 @@ impl PluginCatalog {
     /// one of a workflow that nobody has read.
     fn ask_for_items(&self, block: &PluginBlock, bytes: Vec<u8>) -> Result<Vec<Item>, PluginError> {
         let key = description_key(block, &bytes);
-        if let Some(failure) = FAILED.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        if let Some(failure) = FAILED.lock().get(&key) {
             return Err(PluginError::NotDescribed(Arc::clone(failure)));
         }
         let limit = LONGEST_DESCRIPTION.min(self.time_left.get());
@@ -170,7 +171,7 @@ impl PluginCatalog {
             let failure = Arc::new(error);
             // One that was given less time than others may succeed in the next check.
             if limit == LONGEST_DESCRIPTION {
-                let mut failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut failed = FAILED.lock();
                 failed.insert(key, Arc::clone(&failure));
             }
             PluginError::NotDescribed(failure)
@@ -386,6 +387,6 @@ mod tests {
         // One that has less than its own time is run, and again by the next check.
         later.time_left.set(LONGEST_DESCRIPTION / 2);
         assert!(failure(&later, "other").is_some() && later.time_left.get() < LONGEST_DESCRIPTION / 2);
-        assert!(!FAILED.lock().unwrap().contains_key(&description_key(&block("other"), b"not a component")));
+        assert!(!FAILED.lock().contains_key(&description_key(&block("other"), b"not a component")));
     }
 }

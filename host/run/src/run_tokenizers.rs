@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use pl_dsl::workflow::Workflow;
 use pl_model::{Model, Tokenizer};
 
@@ -49,7 +50,7 @@ impl RunTokenizers {
             return Err(Error::ForeignRun { path: run.to_path_buf(), opens });
         }
         let path = model_on_disk(&stored.folder, &model.source).map_err(Error::locate_model(&model.name))?;
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = self.loaded.lock();
         if let Some(tokenizer) = loaded.get(&path) {
             return Ok(Arc::clone(tokenizer));
         }

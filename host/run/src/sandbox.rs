@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use pl_dsl::workflow::{Docker, Sandbox as SandboxBlock};
 use pl_sandbox::{
     DEFAULT_IMAGE, DockerSettings, DockerWorkers, EMBEDDED_OVERHEAD, Ending, Job, PROCESS_OVERHEAD,
@@ -118,12 +119,8 @@ impl LazyWorkers {
             }
             Backend::Docker(settings) => {
                 let total = u64::from(settings.limits.workers);
-                let tracker = std::sync::Mutex::new(self.progress.start(Activity::StartingContainers));
-                let started = move |warm: u32| {
-                    if let Ok(mut tracker) = tracker.lock() {
-                        tracker.update(u64::from(warm), total);
-                    }
-                };
+                let tracker = Mutex::new(self.progress.start(Activity::StartingContainers));
+                let started = move |warm: u32| tracker.lock().update(u64::from(warm), total);
                 Ok(Box::new(DockerWorkers::start(DockerSettings::clone(settings), started).await?))
             }
         }

@@ -1,9 +1,10 @@
 //! State that all requests share.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
+use parking_lot::RwLock;
 use pl_types::{Completion, Generate, Request};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -90,23 +91,23 @@ impl Service {
     }
 
     pub(crate) fn models(&self) -> Vec<Arc<ServedModel>> {
-        self.models.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.models.read().clone()
     }
 
     pub(crate) fn add_model(&self, model: ServedModel) {
-        self.models.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(model));
+        self.models.write().push(Arc::new(model));
     }
 
     /// Replaces the description of a model of the same name.
     pub(crate) fn replace_model(&self, new: ServedModel) {
-        let mut models = self.models.write().unwrap_or_else(PoisonError::into_inner);
+        let mut models = self.models.write();
         if let Some(model) = models.iter_mut().find(|model| model.name == new.name) {
             *model = Arc::new(new);
         }
     }
 
     pub(crate) fn remove_model(&self, name: &str) {
-        self.models.write().unwrap_or_else(PoisonError::into_inner).retain(|model| model.name != name);
+        self.models.write().retain(|model| model.name != name);
     }
 
     /// Returns the model or the team of a name. A request without a name means the only policy.

@@ -1,7 +1,6 @@
 //! Choice of a server for each request: health, connections and placement.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -85,7 +84,7 @@ impl Balancer {
             // Registered before the look, so that no change is missed.
             changed.as_mut().enable();
             let choice = {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 let choice = state.choose(beginnings, tried, self.connections, Instant::now());
                 if let Choice::Server(server) = choice {
                     return self.begin(&mut state, server);
@@ -104,7 +103,7 @@ impl Balancer {
 
     /// Returns a lease of a server other than those in `excluded` if one has room now.
     pub(crate) fn try_acquire(&self, beginnings: &[u64], excluded: &[usize]) -> Option<Lease<'_>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match state.choose(beginnings, excluded, self.connections, Instant::now()) {
             Choice::Server(server) if !excluded.contains(&server) => Some(self.begin(&mut state, server)),
             _ => None,
@@ -113,7 +112,7 @@ impl Balancer {
 
     /// Reports that no server works, if that is new.
     pub(crate) fn report_pause(&self) {
-        let event = self.state().pause_event(&self.fleet);
+        let event = self.state.lock().pause_event(&self.fleet);
         if let Some(event) = event {
             (self.observer)(event);
         }
@@ -121,7 +120,7 @@ impl Balancer {
 
     /// Begins a request on a server whatever its state.
     pub(crate) fn force(&self, server: usize) -> Lease<'_> {
-        self.begin(&mut self.state(), server)
+        self.begin(&mut self.state.lock(), server)
     }
 
     fn begin(&self, state: &mut State, server: usize) -> Lease<'_> {
@@ -133,10 +132,6 @@ impl Balancer {
             *count += 1;
         }
         Lease { balancer: self, server, epoch }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn address(&self, server: usize) -> String {
@@ -183,7 +178,7 @@ impl Lease<'_> {
         let Balancer { fleet, .. } = self.balancer;
         let mut events = Vec::new();
         {
-            let mut state = self.balancer.state();
+            let mut state = self.balancer.state.lock();
             let failures = state.health.get(self.server).map_or(0, Health::failures);
             let health = state.health.get_mut(self.server);
             let was_down = health.is_some_and(|health| health.succeed(self.epoch));
@@ -204,7 +199,7 @@ impl Lease<'_> {
         tracing::warn!(%server, %error, "a request to a server failed");
         let mut event = None;
         {
-            let mut state = self.balancer.state();
+            let mut state = self.balancer.state.lock();
             let Some(health) = state.health.get_mut(self.server) else { return };
             let now = Instant::now();
             if matches!(error, ServerError::Busy { .. }) {
@@ -224,7 +219,7 @@ impl Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         {
-            let mut state = self.balancer.state();
+            let mut state = self.balancer.state.lock();
             if let Some(count) = state.in_flight.get_mut(self.server) {
                 *count = count.saturating_sub(1);
             }
@@ -247,7 +242,7 @@ mod tests {
     async fn a_fleet_that_is_busy_for_long_is_paused_until_a_request_succeeds() {
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&events);
-        let observer: Observer = Arc::new(move |event| sink.lock().unwrap().push(event));
+        let observer: Observer = Arc::new(move |event| sink.lock().push(event));
         let balancer = Balancer::new("fleet", &["http://a".to_owned()], 4, Backoff::default(), observer);
         let busy = |seconds: u64| {
             let (server, message) = ("http://a".to_owned(), "slow down".to_owned());
@@ -255,10 +250,10 @@ mod tests {
         };
         balancer.acquire(&[], &[]).await.fail(&busy(1));
         balancer.acquire(&[], &[]).await.fail(&busy(60));
-        assert!(events.lock().unwrap().is_empty(), "a moment is no pause");
+        assert!(events.lock().is_empty(), "a moment is no pause");
         balancer.acquire(&[], &[]).await.succeed();
         let paused = FleetEvent::Paused { fleet: "fleet".to_owned(), reason: busy(60).to_string() };
         let resumed = FleetEvent::Resumed { fleet: "fleet".to_owned() };
-        assert_eq!(*events.lock().unwrap(), [paused, resumed]);
+        assert_eq!(*events.lock(), [paused, resumed]);
     }
 }

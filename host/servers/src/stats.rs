@@ -1,9 +1,9 @@
 //! Counts and latencies of the requests to one server.
 
 use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::error::ServerError;
@@ -41,10 +41,6 @@ struct Counts {
 }
 
 impl StatsCounters {
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Awaits a request and counts it, also if it is cancelled.
     pub(crate) async fn measure<T>(
         &self,
@@ -55,7 +51,7 @@ impl StatsCounters {
         let cancelled = Cancelled(self);
         let result = request.await;
         std::mem::forget(cancelled);
-        let mut counts = self.counts();
+        let mut counts = self.0.lock();
         match &result {
             Ok(answer) => {
                 counts.tokens += tokens(answer);
@@ -69,7 +65,7 @@ impl StatsCounters {
 
     /// Returns the counts since the last call.
     pub(crate) fn take(&self, server: &str) -> ServerStats {
-        let Counts { failures, cancelled, tokens, mut latencies } = std::mem::take(&mut *self.counts());
+        let Counts { failures, cancelled, tokens, mut latencies } = std::mem::take(&mut *self.0.lock());
         latencies.sort_unstable();
         let count = latencies.len();
         let mean = latencies.iter().sum::<Duration>().as_secs_f64() / count.max(1) as f64;
@@ -91,7 +87,7 @@ struct Cancelled<'c>(&'c StatsCounters);
 
 impl Drop for Cancelled<'_> {
     fn drop(&mut self) {
-        self.0.counts().cancelled += 1;
+        self.0.0.lock().cancelled += 1;
     }
 }
 

@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use pl_record::{AgentSummary, EpisodeSummaries, EpisodeSummary, Traces};
 
 use crate::error::Error;
@@ -141,7 +142,7 @@ impl IndexCache {
     }
 
     fn get(&self, state: &FileState) -> Option<Content> {
-        let mut kept = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.state.lock();
         kept.clock += 1;
         let clock = kept.clock;
         let (content, used) = kept.contents.get_mut(state)?;
@@ -153,7 +154,7 @@ impl IndexCache {
         if let Some(content) = self.get(&state) {
             return content;
         }
-        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _reading = self.reading.lock();
         // Another request may have read the file meanwhile.
         if let Some(content) = self.get(&state) {
             return content;
@@ -165,7 +166,7 @@ impl IndexCache {
     }
 
     fn keep(&self, state: FileState, content: Content) {
-        let mut kept = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.state.lock();
         kept.clock += 1;
         let clock = kept.clock;
         kept.bytes += content.bytes();

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -166,17 +167,17 @@ impl LiveEpisode {
     }
 
     fn change(&self, change: impl FnOnce(&mut Events)) {
-        change(&mut self.0.events.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.0.events.lock());
         self.0.changed.send_modify(|count| *count += 1);
     }
 
     fn is_over(&self) -> bool {
-        self.0.events.lock().unwrap_or_else(PoisonError::into_inner).end.is_some()
+        self.0.events.lock().end.is_some()
     }
 
     /// Returns the events after the first `after`, and the end.
     fn read(&self, after: usize) -> (Vec<PlayEvent>, Option<PlayEnd>) {
-        let events = self.0.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = self.0.events.lock();
         (events.list.iter().skip(after).cloned().collect(), events.end.clone())
     }
 }
@@ -220,7 +221,7 @@ impl Plays {
 
     /// Starts an episode and returns its number.
     pub(crate) fn start(&self, run: &Path, request: PlayRequest) -> Result<u64, Error> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if let Some(play) = last.as_ref().filter(|play| !play.episode.is_over()) {
             return Err(Error::Playing { run: play.run.clone() });
         }
@@ -238,7 +239,7 @@ impl Plays {
     }
 
     fn last(&self) -> Option<Play> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last.lock().clone()
     }
 
     /// Waits for events after the first `after` of an episode. `arrange` makes an episode of a trace.

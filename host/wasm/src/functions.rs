@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use wasmtime::CacheStore;
 
 /// Fast: the file is read as often as it is written.
@@ -42,25 +42,21 @@ impl Functions {
     /// Adds the functions of a file. A damaged one is left out: its functions are compiled again.
     pub(crate) fn read(&self, file: &Path) {
         match fs::read(file).and_then(|bytes| decode(&bytes)) {
-            Ok(functions) => self.state().known.extend(functions),
+            Ok(functions) => self.0.lock().known.extend(functions),
             Err(error) => tracing::warn!(file = %file.display(), %error, "compiled functions can't be read"),
         }
     }
 
     /// Removes all functions and returns the new ones as the contents of a file. Returns `None` if there are none.
     pub(crate) fn take_new(&self) -> Option<std::io::Result<Vec<u8>>> {
-        let State { new, .. } = std::mem::take(&mut *self.state());
+        let State { new, .. } = std::mem::take(&mut *self.0.lock());
         (!new.is_empty()).then(|| encode(&new))
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl std::fmt::Debug for Functions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = self.state();
+        let state = self.0.lock();
         write!(f, "Functions {{ known: {}, new: {} }}", state.known.len(), state.new.len())
     }
 }
@@ -68,13 +64,13 @@ impl std::fmt::Debug for Functions {
 impl CacheStore for Functions {
     fn get(&self, key: &[u8]) -> Option<Cow<'_, [u8]>> {
         let key: &Key = key.try_into().ok()?;
-        let state = self.state();
+        let state = self.0.lock();
         state.known.get(key).or_else(|| state.new.get(key)).cloned().map(Cow::Owned)
     }
 
     fn insert(&self, key: &[u8], value: Vec<u8>) -> bool {
         key.try_into().is_ok_and(|key: Key| {
-            self.state().new.insert(key, value);
+            self.0.lock().new.insert(key, value);
             true
         })
     }

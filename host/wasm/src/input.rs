@@ -1,8 +1,9 @@
 //! A guest's stdin.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use wasmtime_wasi::cli::{IsTerminal, StdinStream};
 use wasmtime_wasi::p2::{InputStream, Pollable, StreamError, StreamResult};
 
@@ -44,7 +45,7 @@ impl StdinStream for Input {
 #[wasmtime_wasi::async_trait]
 impl InputStream for Input {
     fn read(&mut self, size: usize) -> StreamResult<Bytes> {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.left.lock();
         let length = size.min(left.len());
         let read = left.split_to(length);
         self.work.charge(READ_FUEL + read.len() as u64);

@@ -7,9 +7,10 @@ mod content;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use thiserror::Error;
 
 pub(crate) use self::content::PAGE;
@@ -159,10 +160,6 @@ impl Drop for Folder {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Node {
     /// Creates an empty file system whose content counts against a budget, and returns its root.
     pub(crate) fn root(budget: MemoryBudget) -> Result<Self, FsError> {
@@ -265,7 +262,7 @@ impl Node {
         shared.writable()?;
         let file = Self::File(Arc::new(File { content: Mutex::new(Content::new()), inode: shared.inode()? }));
         let entry = shared.entry(name, file.clone())?;
-        lock(&folder.entries).insert(name.to_owned(), entry);
+        folder.entries.lock().insert(name.to_owned(), entry);
         Ok(file)
     }
 
@@ -278,7 +275,7 @@ impl Node {
         shared.writable()?;
         let created = Folder { entries: Mutex::default(), inode: shared.inode()? };
         let entry = shared.entry(name, Self::Folder(Arc::new(created)))?;
-        lock(&folder.entries).insert(name.to_owned(), entry);
+        folder.entries.lock().insert(name.to_owned(), entry);
         Ok(())
     }
 
@@ -301,18 +298,18 @@ impl Node {
         let (folder, name) = self.parent(path)?;
         folder.get(name).ok_or(FsError::NoEntry)?.file()?;
         folder.inode.shared.writable()?;
-        lock(&folder.entries).remove(name);
+        folder.entries.lock().remove(name);
         Ok(())
     }
 
     pub(crate) fn remove_folder(&self, path: &str) -> Result<(), FsError> {
         let (folder, name) = self.parent(path)?;
         let node = folder.get(name).ok_or(FsError::NoEntry)?;
-        if !lock(&node.folder()?.entries).is_empty() {
+        if !node.folder()?.entries.lock().is_empty() {
             return Err(FsError::NotEmpty);
         }
         folder.inode.shared.writable()?;
-        lock(&folder.entries).remove(name);
+        folder.entries.lock().remove(name);
         Ok(())
     }
 
@@ -334,40 +331,40 @@ impl Node {
             (_, Some(same)) if same.id() == node.id() => return Ok(()),
             (Self::File(_), Some(Self::Folder(_))) => return Err(FsError::IsFolder),
             (Self::Folder(_), Some(Self::File(_))) => return Err(FsError::NotFolder),
-            (Self::Folder(_), Some(Self::Folder(folder))) if !lock(&folder.entries).is_empty() => {
+            (Self::Folder(_), Some(Self::Folder(folder))) if !folder.entries.lock().is_empty() => {
                 return Err(FsError::NotEmpty);
             }
             _ => {}
         }
         let entry = new.inode.shared.entry(new_name, node)?;
-        lock(&old.entries).remove(old_name);
-        lock(&new.entries).insert(new_name.to_owned(), entry);
+        old.entries.lock().remove(old_name);
+        new.entries.lock().insert(new_name.to_owned(), entry);
         Ok(())
     }
 }
 
 impl Folder {
     fn get(&self, name: &str) -> Option<Node> {
-        lock(&self.entries).get(name).map(|entry| entry.node.clone())
+        self.entries.lock().get(name).map(|entry| entry.node.clone())
     }
 
     /// Returns the first entry after a name in the order of names, or the first of all.
     pub(crate) fn next_after(&self, name: Option<&str>) -> Option<(String, Node)> {
         let start = name.map_or(Bound::Unbounded, Bound::Excluded);
-        let entries = lock(&self.entries);
+        let entries = self.entries.lock();
         let (name, entry) = entries.range::<str, _>((start, Bound::Unbounded)).next()?;
         Some((name.clone(), entry.node.clone()))
     }
 
     fn take_entries(&self) -> impl Iterator<Item = Node> + use<> {
-        std::mem::take(&mut *lock(&self.entries)).into_values().map(|entry| entry.node)
+        std::mem::take(&mut *self.entries.lock()).into_values().map(|entry| entry.node)
     }
 
     /// Returns true if the folder with this id is this one or one below it.
     fn contains(&self, id: u64) -> bool {
         let mut open: Vec<Node> = Vec::new();
         let extend = |folder: &Folder, open: &mut Vec<Node>| {
-            open.extend(lock(&folder.entries).values().map(|entry| entry.node.clone()));
+            open.extend(folder.entries.lock().values().map(|entry| entry.node.clone()));
             folder.inode.id == id
         };
         let mut found = extend(self, &mut open);
@@ -383,7 +380,7 @@ impl Folder {
 impl File {
     /// Reads at most `length` bytes from `offset`. Returns nothing at the end.
     pub(crate) fn read(&self, offset: u64, length: usize) -> Vec<u8> {
-        lock(&self.content).read(offset, length)
+        self.content.lock().read(offset, length)
     }
 
     /// Writes at `offset`. A gap after the end reads as zeros. Returns the work besides the data, as [`Content::write`]
@@ -395,7 +392,7 @@ impl File {
         if end > MAX_SIZE {
             return Err(FsError::NoSpace);
         }
-        Ok(lock(&self.content).write(offset, data, &shared.budget)?)
+        Ok(self.content.lock().write(offset, data, &shared.budget)?)
     }
 
     /// Does the same as [`File::write`] at the end.
@@ -404,7 +401,7 @@ impl File {
     }
 
     pub(crate) fn len(&self) -> u64 {
-        lock(&self.content).size()
+        self.content.lock().size()
     }
 
     /// Sets the size. What is added reads as zeros and takes no memory until it is written. Returns the number of bytes
@@ -414,7 +411,7 @@ impl File {
         if size > MAX_SIZE {
             return Err(FsError::NoSpace);
         }
-        Ok(lock(&self.content).resize(size))
+        Ok(self.content.lock().resize(size))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Buffers with a limit for a guest's stdout and stderr.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
@@ -46,7 +47,7 @@ impl Output {
 
     /// Takes the buffered output.
     pub fn take(&self) -> Captured {
-        std::mem::take(&mut *self.shared.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.shared.lock())
     }
 }
 
@@ -73,7 +74,7 @@ impl OutputStream for Output {
         if !self.strict {
             self.work.charge(bytes.len() as u64);
         }
-        let mut captured = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut captured = self.shared.lock();
         let room = self.limit - captured.bytes.len();
         captured.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
         if bytes.len() > room {

@@ -69,8 +69,8 @@ impl Launch for Emulated {
 
     unsafe fn launch(&self, kernel: Kernel, grid: [u32; 2], arguments: &[Argument]) -> Result<(), Error> {
         // The library keeps its state in globals.
-        static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
-        let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        static ONE_AT_A_TIME: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+        let _guard = ONE_AT_A_TIME.lock();
         let name = CString::new(kernel.name).unwrap();
         let addresses: Vec<*mut c_void> = arguments.iter().map(Argument::address).collect();
         // SAFETY: guaranteed by the caller, with tensors on the CPU.

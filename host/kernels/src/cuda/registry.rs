@@ -1,7 +1,8 @@
 //! The kernels of all devices in use, compiled and loaded once per process.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tch::Device;
 
 use super::compile::KernelSource;
@@ -32,7 +33,7 @@ pub fn open(ordinal: usize, settings: &KernelSettings) -> Result<Arc<Kernels>, E
         return Ok(kernels);
     }
     let kernels = Arc::new(Kernels::new(ordinal, settings, &SOURCES)?);
-    OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&kernels));
+    OPENED.lock().push(Arc::clone(&kernels));
     Ok(kernels)
 }
 
@@ -55,6 +56,6 @@ pub fn first_gpu(settings: &KernelSettings) -> Result<Option<Device>, Error> {
 
 /// Returns the open kernels of a device. Returns `None` for a device without open kernels, such as a CPU.
 pub fn opened(device: Device) -> Option<Arc<Kernels>> {
-    let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let opened = OPENED.lock();
     opened.iter().find(|kernels| kernels.device() == device).cloned()
 }

@@ -4,8 +4,9 @@
 //! Training unpacks a part at a time for products of f32, so both compute with the very same numbers.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use pl_kernels::cpu::Matrix;
 use tch::{Device, Kind, TchError, Tensor};
 
@@ -238,7 +239,7 @@ fn packed_linear(matrix: &Matrix, x: &Tensor) -> Result<Tensor, TchError> {
 fn for_each_part(values: &mut [f32], length: usize, write: impl Fn(usize, &mut [f32]) + Sync) {
     let parts: Vec<Mutex<&mut [f32]>> = values.chunks_mut(length.max(1)).map(Mutex::new).collect();
     parallel_for(parts.len(), &|i| {
-        write(i, &mut parts[i].lock().unwrap_or_else(PoisonError::into_inner));
+        write(i, &mut parts[i].lock());
     });
 }
 

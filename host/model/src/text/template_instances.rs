@@ -4,9 +4,10 @@
 //! one of them does. In an instance all of that stays within the limits, and ends in an error. Instances are created per
 //! template, keep it parsed, and serve one rendering at a time.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
+use parking_lot::Mutex;
 use pl_toolchain::cache;
 use pl_types::erased::Erased;
 use pl_wasm::{FUEL_PER_SECOND, GuestFault, Limits, Module, ModuleInstance};
@@ -59,12 +60,12 @@ impl TemplateInstances {
     /// # Errors
     /// The reason why the template can't be parsed again.
     pub(crate) fn render(&self, context: &[u8]) -> Result<Answer, String> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.idle.lock().pop();
         let mut instance = idle.map_or_else(|| start(&self.source), Ok)?;
         let (answer, is_usable) = call(&mut instance, "render", context);
         // Memory doesn't shrink. An instance that has grown would begin its next rendering otherwise than a new one.
         if is_usable && instance.memory() <= MOST_KEPT {
-            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut idle = self.idle.lock();
             if idle.len() < available_parallelism().map_or(1, usize::from) {
                 idle.push(instance);
             }

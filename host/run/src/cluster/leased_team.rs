@@ -1,11 +1,12 @@
 //! A team that plays on workers.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
 use pl_cluster::{Coordinator, Lease, LeaseQueue};
 use pl_rollout::{Attempt, PlayEpisodes, RolloutPlan};
 
@@ -46,7 +47,7 @@ impl LeasedTeam {
 
     /// Returns the result of a task, which is leased if it was not yet.
     fn result_of(&self, plan: &RolloutPlan, task: u32) -> Option<SharedResult> {
-        let mut playing = self.playing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut playing = self.playing.lock();
         let known = playing.remove(&task);
         let TaskInProgress { result, left } = match known {
             Some(known) => known,

@@ -1,8 +1,9 @@
 //! A training run as the coordinator of workers.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use pl_cluster::{
     Connection, Coordinator, CoordinatorOptions, LearnerEntry, Lease, MissingProcess, Role, WeightsRef,
     random_digits,
@@ -224,7 +225,7 @@ impl ClusterRun {
     /// Removes the results of steps that a checkpoint includes.
     pub async fn forget(&self, step: u64) {
         let before = {
-            let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut forgotten = self.forgotten.lock();
             std::mem::replace(&mut *forgotten, step)
         };
         self.coordinator.forget(before + 1..=step).await;

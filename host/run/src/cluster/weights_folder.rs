@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::Mutex;
 use pl_record::write_atomically;
 
 use crate::error::cluster::ClusterError;
@@ -66,7 +66,7 @@ impl WeightsFolder {
         if find(&folder, &hash)?.is_some() {
             return Ok(hash);
         }
-        let base = self.state().bases.get(&learner).cloned();
+        let base = self.state.lock().bases.get(&learner).cloned();
         if let Some(base) = base
             && let Some(delta) = delta(&folder.join(full(&base)), bytes)?
         {
@@ -74,7 +74,7 @@ impl WeightsFolder {
             return Ok(hash);
         }
         write_atomically(&folder.join(full(&hash)), bytes)?;
-        self.state().bases.insert(learner, hash.clone());
+        self.state.lock().bases.insert(learner, hash.clone());
         Ok(hash)
     }
 
@@ -118,7 +118,7 @@ impl WeightsFolder {
     /// Removes weights that no lease names any more. A full version stays while deltas refer to it, and as the newest of its
     /// learner, because the learner's process may be writing a delta.
     pub fn remove(&self, learner: u32, hash: &str) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.unused.insert((learner, hash.to_owned()));
         let folder = self.of(learner);
         let Ok(names) = names(&folder) else { return };
@@ -156,10 +156,6 @@ impl WeightsFolder {
 
     fn of(&self, learner: u32) -> PathBuf {
         self.folder.join(learner.to_string())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

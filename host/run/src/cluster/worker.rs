@@ -1,8 +1,9 @@
 //! A worker: plays the tasks of runs that other processes coordinate.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::future::join_all;
+use parking_lot::Mutex;
 use pl_cluster::{LeaseQueue, LeasedTask, Next, Role, Worker};
 use pl_dsl::workflow::Evaluation;
 use pl_rollout::{Attempt, EpisodeSetup, PlayEpisodes};
@@ -84,7 +85,7 @@ impl TaskPlayer {
                 break Ok(());
             }
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break Ok(()) };
-            if let Some(error) = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            if let Some(error) = self.unreadable.lock().take() {
                 break Err(error);
             }
             match worker.next().await {
@@ -112,7 +113,7 @@ impl TaskPlayer {
             Ok(to_play) => to_play,
             Err(error) => {
                 task.give_back(GIVE_BACK).await;
-                *self.unreadable.lock().unwrap_or_else(PoisonError::into_inner) = Some(Error::cluster(error));
+                *self.unreadable.lock() = Some(Error::cluster(error));
                 return;
             }
         };

@@ -1,8 +1,9 @@
 //! Weights on a worker: adapters side by side, whole models one version at a time.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use pl_cluster::{WeightsRef, Worker};
 use pl_types::Generate;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
@@ -105,12 +106,12 @@ impl WorkerWeights {
     }
 
     fn pinned(&self, hash: &str) -> Option<Arc<PinnedVersion>> {
-        let pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        let pinned = self.pinned.lock();
         pinned.iter().find(|(own, _)| own == hash).map(|(_, version)| Arc::clone(version))
     }
 
     fn keep(&self, hash: &str, version: &Arc<PinnedVersion>) {
-        let mut pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pinned = self.pinned.lock();
         pinned.push_back((hash.to_owned(), Arc::clone(version)));
         if pinned.len() > KEPT_VERSIONS {
             pinned.pop_front();

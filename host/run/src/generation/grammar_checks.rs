@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use pl_grammar::{GrammarError, TextCheck};
 use pl_types::{Completion, Grammar};
 
@@ -40,7 +41,7 @@ impl GrammarChecks {
     /// # Errors
     /// [`GrammarCheckError`] for the first one that is not.
     pub fn check(&self, grammar: &Arc<Grammar>, completions: &[Completion]) -> Result<(), GrammarCheckError> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if known.len() >= KEPT && !known.contains_key(grammar) {
             known.clear();
         }

@@ -1,9 +1,10 @@
 //! Weights that take over while completions are in progress.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use pl_inference::{DuringUpdate, EngineCommand, LlmEngine, OldCache, PlannedVersions};
 use pl_record::versions::CompletionVersions;
 use pl_types::{Completion, Generate, GenerateError, Request};
@@ -36,7 +37,7 @@ impl InFlightTeam {
 
     /// Takes the versions of the completions since the last call.
     pub(crate) fn take_recorded(&self) -> Vec<CompletionVersions> {
-        std::mem::take(&mut *self.recorded.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.recorded.lock())
     }
 
     fn during_update(&self, request: &Request) -> DuringUpdate {
@@ -61,7 +62,7 @@ impl InFlightTeam {
             version: completion.version,
             changes: completion.version_changes.clone(),
         });
-        self.recorded.lock().unwrap_or_else(PoisonError::into_inner).extend(versions);
+        self.recorded.lock().extend(versions);
     }
 }
 

@@ -1,7 +1,8 @@
 //! Policies that servers generate for.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use pl_model::{Adapter, ChatTemplate, Config, StopStringMatcher, Tokenizer, Weights};
 use pl_servers::{Fleet, RemoteAdapter, RemoteModel, RemoteWeights, TokenCompletion, TokenRequest};
 use pl_types::{Completion, Finish, GenerateError, Request};
@@ -119,12 +120,12 @@ impl RemotePolicy {
     /// Loads a model on all servers and uses it from now on. Returns the one before.
     async fn switch(&self, model: RemoteModel, version: u64) -> Result<Current, Error> {
         self.config.fleet.load(&model).await.map_err(Error::server)?;
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         Ok(std::mem::replace(&mut *current, Current { model, version }))
     }
 
     fn current(&self) -> Current {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().clone()
     }
 
     /// Removes the adapter of a trained policy from all servers. New weights must be published before the next

@@ -1,7 +1,7 @@
 //! Adapters that are added to the embedded engine at run time, for clients of a server.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use pl_inference::PolicyWeights;
 use pl_model::{Adapter, Config};
@@ -42,7 +42,7 @@ impl RuntimeAdapters {
         };
         let weights = PolicyWeights { base: place.base, adapter: Some(adapter), version };
         let policy = place.engine.add_policy(weights).map_err(Error::Engine)?;
-        let mut routes = self.router.routes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut routes = self.router.routes.write();
         routes.push(Arc::new(Route::Engine(EnginePolicy { policy, ..place.clone() })));
         Ok((routes.len() - 1, checksum))
     }
@@ -53,7 +53,7 @@ impl RuntimeAdapters {
     /// If there is no such policy.
     pub fn unload(&self, policy: usize) -> Result<(), Error> {
         let missing = || Error::Engine(no_route(policy));
-        let mut routes = self.router.routes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut routes = self.router.routes.write();
         let route = routes.get_mut(policy).filter(|_| policy >= self.configs.len()).ok_or_else(missing)?;
         match std::mem::replace(route, Arc::new(Route::Removed)).as_ref() {
             Route::Engine(place) => place.engine.remove_policy(place.policy).map_err(Error::Engine),

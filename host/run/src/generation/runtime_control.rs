@@ -1,8 +1,9 @@
 //! Pauses of the embedded engine, and new weights for its policies, on behalf of clients of a server.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use pl_inference::{EngineCommand, WeightUpdate};
 use pl_model::{Config, Model, TensorSet, Weights};
 use pl_types::{GenerateError, ModelDtype, PauseMode, WeightInfo, WeightSource};
@@ -91,17 +92,17 @@ impl RuntimeControl {
     }
 
     fn set(&self, state: EngineState) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        *self.state.lock() = state;
     }
 
     /// Returns true between [`Self::pause`] and [`Self::resume`].
     pub fn is_paused(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_paused
+        self.state.lock().is_paused
     }
 
     /// Returns true between [`Self::sleep`] and [`Self::wake_up`].
     pub fn is_sleeping(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_sleeping
+        self.state.lock().is_sleeping
     }
 
     /// Lets all later requests wait. Returns when the engine is at rest.
@@ -190,7 +191,7 @@ impl RuntimeControl {
         source: &WeightSource,
         version: u64,
     ) -> Result<String, ControlError> {
-        let mut current = self.current(policy)?.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current(policy)?.lock();
         let weights = current.read(source)?;
         let checksum = weights.checksum()?;
         self.publish(policy, WeightUpdate::Weights(weights.shallow()), version)?;
@@ -204,7 +205,7 @@ impl RuntimeControl {
     /// # Errors
     /// If the policy is not a model of its own.
     pub fn set_version(&self, policy: usize, version: u64) -> Result<(), ControlError> {
-        let mut current = self.current(policy)?.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current(policy)?.lock();
         self.publish(policy, WeightUpdate::Version, version)?;
         current.version = version;
         Ok(())
@@ -215,7 +216,7 @@ impl RuntimeControl {
     /// # Errors
     /// If the policy is not a model of its own.
     pub fn weight_info(&self, policy: usize) -> Result<WeightInfo, ControlError> {
-        let mut current = self.current(policy)?.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current(policy)?.lock();
         Ok(WeightInfo { version: current.version, checksum: current.checksum()? })
     }
 

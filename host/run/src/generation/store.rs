@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use pl_model::{Adapter, ChatTemplate, Config, Model, Tokenizer, Weights};
 use pl_record::hash_file;
 use pl_types::Dtype;
@@ -79,7 +79,7 @@ impl WeightStore {
                 }
             }
         }
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).folder = Some(folder);
+        self.current.lock().folder = Some(folder);
         Ok(())
     }
 
@@ -163,7 +163,7 @@ impl WeightStore {
     }
 
     fn folder(&self) -> Result<PathBuf, Error> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         if let Some(folder) = &current.folder {
             return Ok(folder.clone());
         }

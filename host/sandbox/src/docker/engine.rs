@@ -1,14 +1,15 @@
 //! A connection to one Docker engine, with its health and load.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bollard::errors::Error as BollardError;
 use bollard::query_parameters::{RemoveContainerOptionsBuilder, WaitContainerOptionsBuilder};
 use bollard::{API_DEFAULT_VERSION, Docker};
 use futures::StreamExt;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use super::error::DockerError;
@@ -84,17 +85,17 @@ impl DockerEngine {
 
     /// Returns true if the engine failed recently and gets no requests for the moment.
     pub fn is_backing_off(&self) -> bool {
-        self.health().retry_at.is_some_and(|until| Instant::now() < until)
+        self.health.lock().retry_at.is_some_and(|until| Instant::now() < until)
     }
 
     /// Returns the reason of the last failure. Returns `None` if the engine has worked since.
     pub fn last_failure(&self) -> Option<String> {
-        self.health().last_failure.clone()
+        self.health.lock().last_failure.clone()
     }
 
     /// Records a failure and starts the back-off.
     pub fn record_failure(&self, reason: String) {
-        let mut health = self.health();
+        let mut health = self.health.lock();
         health.last_failure = Some(reason);
         let backoff = BACKOFF.saturating_mul(1 << health.failures.min(8)).min(MAX_BACKOFF);
         health.failures += 1;
@@ -103,11 +104,7 @@ impl DockerEngine {
 
     /// Records a success, which ends the back-off.
     pub fn record_success(&self) {
-        *self.health() = Health::default();
-    }
-
-    fn health(&self) -> std::sync::MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.health.lock() = Health::default();
     }
 
     /// Returns the number of containers that run or are being created.

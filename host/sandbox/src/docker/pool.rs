@@ -1,9 +1,10 @@
 //! The pool of containers: one loop per worker, each with one container at a time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -80,7 +81,7 @@ impl ContainerPool {
             }
             worker_loops.spawn(Arc::clone(&pool).run_worker_loop(first));
         }
-        *pool.worker_loops.lock().unwrap_or_else(PoisonError::into_inner) = worker_loops;
+        *pool.worker_loops.lock() = worker_loops;
         if started == 0 {
             // A loop may be at its next attempt: its container must not outlive the error.
             pool.shut_down().await;
@@ -105,8 +106,7 @@ impl ContainerPool {
     /// Closes the pool and waits for the worker loops.
     pub async fn shut_down(&self) {
         self.close();
-        let mut loops =
-            std::mem::take(&mut *self.worker_loops.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut loops = std::mem::take(&mut *self.worker_loops.lock());
         while loops.join_next().await.is_some() {}
         self.fail_queued_jobs("it has shut down");
     }
@@ -153,7 +153,7 @@ impl ContainerPool {
             }
             match worker.run(&job.task).await {
                 Ok(reports) => {
-                    *self.last_success() = Instant::now();
+                    *self.last_success.lock() = Instant::now();
                     let (cases, has_cases) = (job.task.cases.len(), job.has_cases);
                     job.finish(verdict::from_reports(reports, cases, has_cases, &self.settings.limits));
                 }
@@ -194,7 +194,7 @@ impl ContainerPool {
             match Worker::start(engine, number, self.settings.max_message()).await {
                 Ok(worker) => {
                     engine.record_success();
-                    *self.last_success() = Instant::now();
+                    *self.last_success.lock() = Instant::now();
                     return Ok(worker);
                 }
                 Err(error) => {
@@ -214,7 +214,7 @@ impl ContainerPool {
 
     /// Fails all queued jobs if no container has worked for [`STALL_TIMEOUT`].
     fn fail_if_stalled(&self, reason: &DockerError) {
-        if self.last_success().elapsed() > STALL_TIMEOUT {
+        if self.last_success.lock().elapsed() > STALL_TIMEOUT {
             self.fail_queued_jobs(&reason.to_string());
         }
     }
@@ -224,9 +224,5 @@ impl ContainerPool {
             let message = format!("sandbox: no worker: {reason}\n");
             job.finish(Verdict::from_sandbox(Ending::LostWorker, message, false));
         }
-    }
-
-    fn last_success(&self) -> std::sync::MutexGuard<'_, Instant> {
-        self.last_success.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

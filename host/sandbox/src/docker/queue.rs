@@ -1,8 +1,8 @@
 //! The queue of jobs that wait for a container.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::queued_job::QueuedJob;
@@ -20,12 +20,12 @@ impl JobQueue {
     }
 
     pub fn push(&self, job: QueuedJob) {
-        self.lock().push_back(job);
+        self.jobs.lock().push_back(job);
         self.permits.add_permits(1);
     }
 
     pub fn push_first(&self, job: QueuedJob) {
-        self.lock().push_front(job);
+        self.jobs.lock().push_front(job);
         self.permits.add_permits(1);
     }
 
@@ -35,7 +35,7 @@ impl JobQueue {
             if let Ok(permit) = self.permits.acquire().await {
                 permit.forget();
             }
-            if let Some(job) = self.lock().pop_front() {
+            if let Some(job) = self.jobs.lock().pop_front() {
                 return job;
             }
         }
@@ -46,12 +46,8 @@ impl JobQueue {
         let mut taken = Vec::new();
         while let Ok(permit) = self.permits.try_acquire() {
             permit.forget();
-            taken.extend(self.lock().pop_front());
+            taken.extend(self.jobs.lock().pop_front());
         }
         taken
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<QueuedJob>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,10 +1,11 @@
 //! The worker processes of a sandbox.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::protocol::WorkerStart;
@@ -89,7 +90,7 @@ async fn check_idle(workers: Weak<Inner>) {
         tokio::time::sleep(IDLE_CHECK).await;
         let Some(inner) = workers.upgrade() else { return };
         let ended: Vec<WorkerProcess> =
-            inner.idle().extract_if(.., |process| process.computes_without_job()).collect();
+            inner.idle.lock().extract_if(.., |process| process.computes_without_job()).collect();
         if !ended.is_empty() {
             tracing::warn!(processes = ended.len(), "worker processes that computed without a job are ended");
         }
@@ -118,7 +119,7 @@ impl Inner {
     }
 
     async fn try_run(&self, job: &Job) -> Result<Verdict, ProcessError> {
-        let idle = self.idle().pop();
+        let idle = self.idle.lock().pop();
         let mut process = match idle {
             Some(process) => process,
             None => WorkerProcess::start(&self.program, &self.start).await?,
@@ -129,12 +130,8 @@ impl Inner {
         let limit = limits.timeout * WALL_CLOCK_FACTOR + GRACE;
         let verdict = process.run(job, output.saturating_add(VERDICT_SLACK), limit).await?;
         if process.jobs < self.jobs_per_worker {
-            self.idle().push(process);
+            self.idle.lock().push(process);
         }
         Ok(verdict)
-    }
-
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<WorkerProcess>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,8 @@
 //! The engine's thread with recorded steps: completions are those of the plain way.
 
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 
+use parking_lot::Mutex;
 use pl_types::{Completion, Grammar, Request, Sampling, ValueHeadWeights};
 use tokio::sync::oneshot;
 
@@ -22,7 +23,7 @@ fn tiny() -> BaseModel {
 fn adapter(config: &Config, seed: u8) -> Adapter {
     // All threads share libtorch's generator.
     static GENERATOR: Mutex<()> = Mutex::new(());
-    let _guard = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = GENERATOR.lock();
     let adapter = Adapter::new(config, 4, 8.0, &Projection::ALL, [seed; 32]).unwrap();
     tch::manual_seed(i64::from(seed));
     for (name, mut tensor) in adapter.parameters() {
