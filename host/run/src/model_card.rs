@@ -133,10 +133,10 @@ fn curve(evaluations: &[EvaluationResults]) -> String {
     text.push_str("|\n");
     let mut rows: BTreeMap<u64, Vec<Option<f64>>> = BTreeMap::new();
     for (column, results) in evaluations.iter().enumerate() {
-        for (step, success) in &results.success {
-            let row = rows.entry(*step).or_insert_with(|| vec![None; names.len()]);
+        for score in &results.scores {
+            let row = rows.entry(score.step).or_insert_with(|| vec![None; names.len()]);
             if let Some(cell) = row.get_mut(column) {
-                *cell = Some(*success);
+                *cell = Some(score.success);
             }
         }
     }
@@ -205,6 +205,7 @@ fn licence_of(model: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::EvaluationScore;
 
     #[test]
     fn a_model_of_the_hub_is_named_without_its_commit() {
@@ -240,13 +241,10 @@ mod tests {
 
     #[test]
     fn the_curve_has_a_row_per_step_and_a_column_per_evaluation() {
+        let score = |step, success| EvaluationScore { step, success, tasks: None };
         let results = [
-            EvaluationResults {
-                name: "test".into(),
-                success: vec![(0, 0.25), (10, 0.5)],
-                tasks: vec![None; 2],
-            },
-            EvaluationResults { name: "hard".into(), success: vec![(10, 0.125)], tasks: vec![None] },
+            EvaluationResults { name: "test".into(), scores: vec![score(0, 0.25), score(10, 0.5)] },
+            EvaluationResults { name: "hard".into(), scores: vec![score(10, 0.125)] },
         ];
         let text = curve(&results);
         assert!(

@@ -9,35 +9,43 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// Success of one evaluation over the steps of a run. Shares are between 0 and 1.
+/// Results of one evaluation over the steps of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EvaluationResults {
     /// Name of the evaluation in the workflow.
     pub name: String,
-    /// Steps that were evaluated with their success, in order. Step 0 is the untrained team.
-    pub success: Vec<(u64, f64)>,
-    /// Number of tasks of each of them. A resumed run may have another limit than before.
-    pub tasks: Vec<Option<u64>>,
+    /// In the order of steps.
+    pub scores: Vec<EvaluationScore>,
+}
+
+/// Result of an evaluation after a step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct EvaluationScore {
+    /// 0 for the untrained team.
+    pub step: u64,
+    /// Share of the tasks that were solved, between 0 and 1.
+    pub success: f64,
+    /// Number of tasks. A resumed run may have another limit than before. `None` in runs that do not record it.
+    pub tasks: Option<u64>,
 }
 
 impl EvaluationResults {
     /// Success of the untrained team. `None` if it was not evaluated.
     pub fn untrained(&self) -> Option<f64> {
-        self.success.iter().find(|(step, _)| *step == 0).map(|(_, success)| *success)
+        self.scores.iter().find(|score| score.step == 0).map(|score| score.success)
     }
 
     /// Success after the last evaluated step.
     pub fn last(&self) -> Option<f64> {
-        self.success.last().map(|(_, success)| *success)
+        self.scores.last().map(|score| score.success)
     }
 
     /// Largest success of an evaluated step. As for the best checkpoint, the untrained team does not count, nor do scores that
     /// can't be compared with the last one, which are those over another number of tasks.
     pub fn best(&self) -> Option<f64> {
-        let last = self.tasks.last()?;
-        let scores = self.success.iter().zip(&self.tasks);
-        let scores = scores.filter(|((step, _), tasks)| *step > 0 && *tasks == last);
-        scores.map(|((_, success), _)| *success).max_by(f64::total_cmp)
+        let last = self.scores.last()?;
+        let scores = self.scores.iter().filter(|score| score.step > 0 && score.tasks == last.tasks);
+        scores.map(|score| score.success).max_by(f64::total_cmp)
     }
 }
 
@@ -56,16 +64,10 @@ pub fn read_evaluations(run: &Path) -> Result<Vec<EvaluationResults>, Error> {
         ) else {
             continue;
         };
-        let tasks = line.get("tasks").and_then(Value::as_u64);
+        let score = EvaluationScore { step, success, tasks: line.get("tasks").and_then(Value::as_u64) };
         match results.iter_mut().find(|results| results.name == name) {
-            Some(results) => {
-                results.success.push((step, success));
-                results.tasks.push(tasks);
-            }
-            None => {
-                let (name, success) = (name.to_owned(), vec![(step, success)]);
-                results.push(EvaluationResults { name, success, tasks: vec![tasks] });
-            }
+            Some(results) => results.scores.push(score),
+            None => results.push(EvaluationResults { name: name.to_owned(), scores: vec![score] }),
         }
     }
     Ok(results)

@@ -280,6 +280,7 @@ fn cell_evaluations(runs: &[Vec<EvaluationResults>]) -> Vec<CellEvaluation> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::EvaluationScore;
 
     fn axis(text: &str) -> Option<(String, Vec<String>)> {
         text.parse().ok().map(|GridAxis { path, values }| (path, values))
@@ -344,8 +345,9 @@ mod tests {
         let run = |names: &[&str]| -> Vec<EvaluationResults> {
             let results = |name: &&str| EvaluationResults {
                 name: (*name).to_owned(),
-                success: vec![(0, 0.25), (2, 0.5)],
-                tasks: vec![Some(4); 2],
+                scores: [(0, 0.25), (2, 0.5)]
+                    .map(|(step, success)| EvaluationScore { step, success, tasks: Some(4) })
+                    .to_vec(),
             };
             names.iter().map(results).collect()
         };

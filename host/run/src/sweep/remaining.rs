@@ -143,7 +143,7 @@ fn unequal_results(
     for (before, now) in before.evaluations.iter().zip(&now.evaluations) {
         let own = results.iter().filter(|own| own.name == now.name);
         let evaluated: Vec<u64> = own
-            .flat_map(|own| own.success.iter().map(|(step, _)| *step))
+            .flat_map(|own| own.scores.iter().map(|score| score.step))
             .filter(|step| *step <= finished)
             .collect();
         let end = (steps_before != steps && finished >= steps).then_some(steps);
