@@ -13,8 +13,9 @@ use tokio::sync::oneshot;
 use crate::config::{Backend, BaseModel, EngineCommand, LlmEngineConfig, PolicyWeights, WeightUpdate};
 use crate::during_update::DuringUpdate;
 use crate::executor::Executor;
+use crate::grammars::Grammars;
 use crate::libtorch::Libtorch;
-use crate::message::WorkerMessage;
+use crate::message::{NewRequest, WorkerMessage};
 use crate::native::Native;
 use crate::policies::{Policies, check_shapes};
 use crate::stats::{Counters, EngineStats};
@@ -31,6 +32,7 @@ struct EngineThread {
     /// `None` once dropped, which ends the thread.
     sender: Option<mpsc::Sender<WorkerMessage>>,
     counters: Arc<Counters>,
+    grammars: Grammars,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -50,6 +52,7 @@ impl LlmEngine {
         }
         check_shapes(&bases, &policies)?;
         let counters = Arc::new(Counters::default());
+        let grammars = Grammars::new(&bases, &policies);
         let (sender, receiver) = mpsc::channel();
         let (started, ready) = mpsc::sync_channel(1);
         let startup = Startup { bases, policies, config, counters: Arc::clone(&counters), receiver, started };
@@ -60,7 +63,8 @@ impl LlmEngine {
         ready
             .recv()
             .map_err(|_| GenerateError::Setup("its thread ended while it loaded the weights".into()))??;
-        let shared = EngineThread { sender: Some(sender), counters, thread: Mutex::new(Some(thread)) };
+        let shared =
+            EngineThread { sender: Some(sender), counters, grammars, thread: Mutex::new(Some(thread)) };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -108,8 +112,10 @@ impl LlmEngine {
         request: Request,
         during_update: DuringUpdate,
     ) -> Result<Vec<Completion>, GenerateError> {
+        let grammar = self.shared.grammars.of_request(&request).await?;
+        let request = NewRequest { request, during_update, grammar };
         let (reply, response) = oneshot::channel();
-        self.send(WorkerMessage::Generate { request, during_update, reply })?;
+        self.send(WorkerMessage::Generate { request, reply })?;
         response.await.map_err(|_| GenerateError::Stopped)?
     }
 
@@ -136,9 +142,12 @@ impl LlmEngine {
     /// [`GenerateError::Setup`] if the base is missing or the adapter does not fit it;
     /// [`GenerateError::Stopped`].
     pub fn add_policy(&self, weights: PolicyWeights) -> Result<usize, GenerateError> {
+        let base = weights.base;
         let (reply, response) = mpsc::sync_channel(1);
         self.send(WorkerMessage::Add { weights, reply })?;
-        response.recv().map_err(|_| GenerateError::Stopped)?
+        let policy = response.recv().map_err(|_| GenerateError::Stopped)??;
+        self.shared.grammars.add(policy, base);
+        Ok(policy)
     }
 
     /// Removes a policy. Requests in progress finish; later ones are refused.

@@ -1,74 +1,128 @@
-//! Compiled grammars, kept for the requests to come.
+//! Compiled grammars, kept for the requests to come. They are compiled beside the engine's thread: one that takes long delays
+//! its own requests alone.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use pl_grammar::{CompiledGrammar, Vocabulary};
+use pl_model::Tokenizer;
 use pl_types::{GenerateError, Grammar, Request};
 
-use crate::executor::Executor;
-use crate::policies::PolicySnapshot;
+use crate::config::{BaseModel, PolicyWeights};
 
 /// Number of grammars kept per base model. A workflow has one per agent; requests from outside may each bring another.
 const KEPT: usize = 64;
 
 /// The grammars of each base model.
-#[derive(Default)]
 pub(crate) struct Grammars {
-    by_base: HashMap<usize, BaseGrammars>,
+    bases: Vec<Arc<BaseGrammars>>,
+    /// Base model of each policy.
+    base_of: Mutex<HashMap<usize, usize>>,
 }
 
 struct BaseGrammars {
-    vocabulary: Arc<Vocabulary>,
-    compiled: HashMap<Arc<Grammar>, Arc<CompiledGrammar>>,
+    tokenizer: Arc<Tokenizer>,
+    /// Number of tokens that the model has logits of.
+    vocabulary_size: usize,
+    vocabulary: OnceLock<Result<Arc<Vocabulary>, String>>,
+    compiled: Mutex<HashMap<Arc<Grammar>, Arc<OnceLock<Compiled>>>>,
+    /// Held while a grammar is compiled: all of them take one core.
+    turn: Mutex<()>,
 }
 
+type Compiled = Result<Arc<CompiledGrammar>, String>;
+
 impl Grammars {
-    /// Compiles the grammar of a request, unless it was compiled before. Returns `None` if the request has none.
+    pub(crate) fn new(bases: &[BaseModel], policies: &[PolicyWeights]) -> Self {
+        let of_base = |base: &BaseModel| {
+            Arc::new(BaseGrammars {
+                tokenizer: Arc::clone(&base.tokenizer),
+                vocabulary_size: usize::try_from(base.config.vocab).unwrap_or_default(),
+                vocabulary: OnceLock::new(),
+                compiled: Mutex::default(),
+                turn: Mutex::default(),
+            })
+        };
+        let base_of = policies.iter().map(|policy| policy.base).enumerate().collect();
+        Self { bases: bases.iter().map(of_base).collect(), base_of: Mutex::new(base_of) }
+    }
+
+    /// Adds a policy.
+    pub(crate) fn add(&self, policy: usize, base: usize) {
+        self.base_of.lock().insert(policy, base);
+    }
+
+    /// Compiles the grammar of a request, unless it was compiled before. Returns `None` if the request has none, or names no
+    /// policy.
     ///
     /// # Errors
-    /// [`GenerateError::Request`] if the grammar is not valid, or its texts need more tokens than the request has.
-    pub(crate) fn of_request<E: Executor>(
-        &mut self,
+    /// [`GenerateError::Request`] if the grammar is not valid.
+    pub(crate) async fn of_request(
+        &self,
         request: &Request,
-        snapshot: &PolicySnapshot<E>,
     ) -> Result<Option<Arc<CompiledGrammar>>, GenerateError> {
-        let Some(grammar) = &request.sampling.grammar else { return Ok(None) };
-        let (policy, parameter) = (request.policy, Some("structured_outputs"));
-        let fail = |reason: String| GenerateError::Request { policy, parameter, reason };
-        let base = match self.by_base.entry(snapshot.base) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => {
-                let tokenizer = &snapshot.tokenizer;
-                let json = tokenizer.to_json().map_err(|error| fail(error.to_string()))?;
-                let size = usize::try_from(snapshot.config.vocab).unwrap_or_default();
-                let vocabulary = Vocabulary::from_tokenizer_json(&json, size, tokenizer.end_of_turn())
-                    .map_err(|error| fail(error.to_string()))?;
-                entry.insert(BaseGrammars { vocabulary: Arc::new(vocabulary), compiled: HashMap::new() })
-            }
-        };
-        let compiled = match base.compiled.get(grammar) {
-            Some(compiled) => Arc::clone(compiled),
+        let base = self.base_of.lock().get(&request.policy).copied();
+        let base = base.and_then(|base| self.bases.get(base));
+        let (Some(grammar), Some(base)) = (&request.sampling.grammar, base) else { return Ok(None) };
+        let entry = base.entry(grammar);
+        let compiled = match entry.get() {
+            Some(compiled) => compiled.clone(),
             None => {
-                let compiled = CompiledGrammar::new(&base.vocabulary, grammar);
-                let compiled = Arc::new(compiled.map_err(|error| fail(error.to_string()))?);
-                if base.compiled.len() >= KEPT {
-                    base.compiled.clear();
-                }
-                base.compiled.insert(Arc::clone(grammar), Arc::clone(&compiled));
-                compiled
+                let (base, grammar) = (Arc::clone(base), Arc::clone(grammar));
+                let compile = move || entry.get_or_init(|| base.compile(&grammar)).clone();
+                tokio::task::spawn_blocking(compile).await.unwrap_or_else(|error| Err(error.to_string()))
             }
         };
-        let room = snapshot.config.max_positions.saturating_sub(request.prompt.len());
-        let room = room.min(request.max_tokens as usize);
-        if compiled.needed_tokens() > room {
-            return Err(fail(format!(
-                "the shortest text of its grammar that was found has {} tokens, but the completion has room for {room}; \
-                 raise `max_tokens` or shorten the prompt",
-                compiled.needed_tokens()
-            )));
-        }
-        Ok(Some(compiled))
+        compiled.map(Some).map_err(|reason| refused(request, reason))
     }
+}
+
+impl BaseGrammars {
+    /// Returns the place for a compiled grammar. Grammars that were refused are kept, too.
+    fn entry(&self, grammar: &Arc<Grammar>) -> Arc<OnceLock<Compiled>> {
+        let mut compiled = self.compiled.lock();
+        if compiled.len() >= KEPT && !compiled.contains_key(grammar) {
+            compiled.clear();
+        }
+        Arc::clone(compiled.entry(Arc::clone(grammar)).or_default())
+    }
+
+    fn compile(&self, grammar: &Grammar) -> Compiled {
+        let _turn = self.turn.lock();
+        let vocabulary = self.vocabulary.get_or_init(|| {
+            let json = self.tokenizer.to_json().map_err(|error| error.to_string())?;
+            let end = self.tokenizer.end_of_turn();
+            Vocabulary::from_tokenizer_json(&json, self.vocabulary_size, end)
+                .map(Arc::new)
+                .map_err(|error| error.to_string())
+        });
+        let compiled = CompiledGrammar::new(vocabulary.as_ref().map_err(String::clone)?, grammar);
+        compiled.map(Arc::new).map_err(|error| error.to_string())
+    }
+}
+
+/// Checks that a text of a grammar fits into the completions of a request. `max_positions` is the longest sequence of its model.
+///
+/// # Errors
+/// [`GenerateError::Request`] if it does not.
+pub(crate) fn check_room(
+    request: &Request,
+    grammar: &CompiledGrammar,
+    max_positions: usize,
+) -> Result<(), GenerateError> {
+    let room = max_positions.saturating_sub(request.prompt.len()).min(request.max_tokens as usize);
+    let needed = grammar.needed_tokens();
+    if needed > room {
+        let reason = format!(
+            "the shortest text of its grammar that was found has {needed} tokens, but the completion has room for {room}; \
+             raise `max_tokens` or shorten the prompt"
+        );
+        return Err(refused(request, reason));
+    }
+    Ok(())
+}
+
+fn refused(request: &Request, reason: String) -> GenerateError {
+    GenerateError::Request { policy: request.policy, parameter: Some("structured_outputs"), reason }
 }

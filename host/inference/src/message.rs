@@ -2,16 +2,24 @@
 
 use std::sync::{Arc, mpsc};
 
+use pl_grammar::CompiledGrammar;
 use pl_types::{Completion, GenerateError, Request};
 use tokio::sync::oneshot;
 
 use crate::config::{EngineCommand, PolicyWeights, WeightUpdate};
 use crate::during_update::DuringUpdate;
 
+/// Request for completions, with what its handle has prepared.
+pub(crate) struct NewRequest {
+    pub(crate) request: Request,
+    pub(crate) during_update: DuringUpdate,
+    /// The grammar of its completions.
+    pub(crate) grammar: Option<Arc<CompiledGrammar>>,
+}
+
 pub(crate) enum WorkerMessage {
     Generate {
-        request: Request,
-        during_update: DuringUpdate,
+        request: NewRequest,
         reply: oneshot::Sender<Result<Vec<Completion>, GenerateError>>,
     },
     Score {

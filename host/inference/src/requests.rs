@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::during_update::DuringUpdate;
 use crate::executor::Executor;
+use crate::message::NewRequest;
 use crate::policies::{Policies, PolicySnapshot};
 
 /// Identifies a request in progress.
@@ -77,9 +78,8 @@ impl<E: Executor> OpenRequests<E> {
     /// Adds a validated request with room for `completions` completions.
     pub(crate) fn open(
         &mut self,
-        (request, during_update): (Request, DuringUpdate),
+        NewRequest { request, during_update, grammar }: NewRequest,
         policy: PolicySnapshot<E>,
-        grammar: Option<Arc<CompiledGrammar>>,
         reply: Reply,
         completions: usize,
     ) -> RequestId {

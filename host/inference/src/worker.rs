@@ -15,15 +15,15 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
 
 use pl_grammar::TokenMask;
-use pl_types::{GenerateError, Request};
+use pl_types::GenerateError;
 
 use crate::block_pool::{BLOCK, BlockTable};
 use crate::completion::CompletionState;
 use crate::config::EngineCommand;
 use crate::during_update::DuringUpdate;
 use crate::executor::{BatchSegment, Executor, ExecutorError, TokenBatch, caught, panic_message};
-use crate::grammars::Grammars;
-use crate::message::WorkerMessage;
+use crate::grammars::check_room;
+use crate::message::{NewRequest, WorkerMessage};
 use crate::policies::Policies;
 use crate::requests::{OpenRequests, Reply, RequestId};
 use crate::sampler::{SampleRequest, SampledToken, TokenChoice};
@@ -43,7 +43,6 @@ pub(crate) struct Worker<E: Executor> {
     receiver: Receiver<WorkerMessage>,
     requests: OpenRequests<E>,
     scheduler: Scheduler<E>,
-    grammars: Grammars,
     awaiting: Awaiting<E>,
     /// A step that runs while the results of the one before are applied.
     launched: Option<LaunchedStep<E>>,
@@ -77,7 +76,6 @@ impl<E: Executor> Worker<E> {
             receiver,
             requests: OpenRequests::new(),
             scheduler,
-            grammars: Grammars::default(),
             awaiting: Awaiting::default(),
             launched: None,
             paused: false,
@@ -142,11 +140,10 @@ impl<E: Executor> Worker<E> {
             WorkerMessage::Remove { policy, reply } => {
                 let _ = reply.send(self.policies.remove(policy));
             }
-            WorkerMessage::Generate { request, during_update, reply } => {
-                self.begin(request, during_update, Reply::Completions(reply));
-            }
+            WorkerMessage::Generate { request, reply } => self.begin(request, Reply::Completions(reply)),
             WorkerMessage::Score { request, targets, reply } => {
-                if let Some(id) = self.open((request, DuringUpdate::Finish), Reply::Scores(reply), 0) {
+                let new = NewRequest { request, during_update: DuringUpdate::Finish, grammar: None };
+                if let Some(id) = self.open(new, Reply::Scores(reply), 0) {
                     self.enqueue_scoring(id, targets);
                 }
             }
@@ -178,16 +175,15 @@ impl<E: Executor> Worker<E> {
     }
 
     /// Validates and opens a request. Returns `None` if it is invalid, after replying with the error.
-    fn open(
-        &mut self,
-        request: (Request, DuringUpdate),
-        reply: Reply,
-        completions: usize,
-    ) -> Option<RequestId> {
-        let valid = validate(&self.policies, &request.0)
-            .and_then(|policy| Ok((self.grammars.of_request(&request.0, &policy)?, policy)));
+    fn open(&mut self, new: NewRequest, reply: Reply, completions: usize) -> Option<RequestId> {
+        let valid = validate(&self.policies, &new.request).and_then(|policy| {
+            if let Some(grammar) = &new.grammar {
+                check_room(&new.request, grammar, policy.config.max_positions)?;
+            }
+            Ok(policy)
+        });
         match valid {
-            Ok((grammar, policy)) => Some(self.requests.open(request, policy, grammar, reply, completions)),
+            Ok(policy) => Some(self.requests.open(new, policy, reply, completions)),
             Err(error) => {
                 reply.fail(error);
                 None
@@ -228,7 +224,7 @@ impl<E: Executor> Worker<E> {
         let mut outputs = Vec::new();
         for batch in order.chunk_by(|a, b| keys[*a].0 == keys[*b].0) {
             let read = match self.run_batch(batch, &scheduled) {
-                Ok(ran) if batch.len() == scheduled.len() => match LaunchedStep::new(ran, self) {
+                Ok(ran) if batch.len() == scheduled.len() => match LaunchedStep::new(ran, &scheduled, self) {
                     Ok(launched) => return self.go_ahead(launched),
                     Err(ran) => self.read_batch(ran),
                 },

@@ -114,8 +114,15 @@ impl StructuredOutputs {
             StructuredOutputs::Json(schema) => Grammar::JsonSchema(schema.to_string()),
             StructuredOutputs::Regex(pattern) => Grammar::Lark(format!("start: {}", lark_regex(pattern))),
             StructuredOutputs::Choice(texts) => {
-                let texts: Vec<String> = texts.iter().map(|text| lark_string(text)).collect();
-                Grammar::Lark(format!("start: {}", texts.join(" | ")))
+                let (empty, texts): (Vec<&String>, Vec<&String>) =
+                    texts.iter().partition(|text| text.is_empty());
+                if texts.is_empty() {
+                    return Grammar::Lark(format!("start: {}", lark_string("")));
+                }
+                // As one terminal: the parser compares each alternative of a rule on its own, thousands of them for minutes.
+                let texts: Vec<String> = texts.into_iter().map(|text| lark_string(text)).collect();
+                let optional = if empty.is_empty() { "" } else { "?" };
+                Grammar::Lark(format!("start: CHOICE{optional}\nCHOICE: {}", texts.join(" | ")))
             }
         }
     }

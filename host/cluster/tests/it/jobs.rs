@@ -230,6 +230,49 @@ fn jobs_that_the_server_has_lost_are_sent_again() {
     });
 }
 
+/// Each message of the job leaves the queue, and no verdict comes.
+#[test]
+fn a_job_that_the_server_loses_each_time_is_given_up() {
+    test(async |server| {
+        let _coordinator = server.job_coordinator().await;
+        let jobs = server.jobs().await;
+        let verdict = send(&jobs, b"job");
+        let stream = server.job_stream().await;
+        while !verdict.is_finished() {
+            stream.purge().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let error = verdict.await.unwrap().unwrap_err();
+        assert!(matches!(error, Error::NoVerdict { times: 10 }), "{error}");
+    });
+}
+
+/// As of a program of another version. Machines that can read it may follow, until the last delivery.
+#[test]
+fn a_job_that_no_machine_can_read_is_answered_in_the_end() {
+    test(async |server| {
+        let _coordinator = server.job_coordinator().await;
+        let listening = server.stranger(Role::Worker).await;
+        let mut verdicts = listening.subscribe("pl.run-1.verdict.me").await.unwrap();
+        listening.flush().await.unwrap();
+        let machine = server.machine("a").await;
+        // Lengths and texts of its key and its requester, and an input of a kind that there is not.
+        let job = b"\x08some-key\x02me\x63";
+        let stored = server.stranger(Role::Worker).await.request("pl.run-1.job", job.as_slice().into()).await;
+        assert!(!stored.unwrap().payload.is_empty(), "it was stored");
+        let mut next = Box::pin(futures::StreamExt::next(&mut verdicts));
+        let payload = loop {
+            tokio::select! {
+                verdict = &mut next => break verdict.unwrap().payload,
+                own = machine.next() => assert!(matches!(own.unwrap(), NextJob::Idle)),
+            }
+        };
+        let text = String::from_utf8_lossy(&payload);
+        assert!(text.starts_with("\x08some-key"), "{text:?}");
+        assert!(text.contains("sandbox machine a: ") && text.contains("a job"), "{text:?}");
+    });
+}
+
 #[test]
 fn messages_that_are_none_are_dropped() {
     test(async |server| {

@@ -29,13 +29,18 @@ pub(super) struct LaunchedStep<E: Executor> {
 type CompletionKey = (RequestId, usize);
 
 impl<E: Executor> LaunchedStep<E> {
-    /// Returns the step of a batch, or the batch itself if it has other sequences than completions.
-    pub(super) fn new(ran: BatchRun<E>, worker: &Worker<E>) -> Result<Self, BatchRun<E>> {
+    /// Returns the step of a batch, or the batch itself if it has other sequences than completions that take one token, of which
+    /// one whose keys and values are computed again is none. `scheduled` has the number of rows of each sequence.
+    pub(super) fn new(
+        ran: BatchRun<E>,
+        scheduled: &[usize],
+        worker: &Worker<E>,
+    ) -> Result<Self, BatchRun<E>> {
         let running = &worker.scheduler.running;
         let rows: Option<Vec<_>> = ran.outputs.iter().map(|(i, _)| key(&running[*i])).collect();
         match (rows, ran) {
             (Some(rows), BatchRun { tokens: Some(tokens), outputs, .. })
-                if outputs.iter().all(|(_, output)| output.logit_count == 1) =>
+                if outputs.iter().all(|(i, output)| scheduled[*i] == 1 && output.logit_count == 1) =>
             {
                 Ok(Self { tokens, rows })
             }

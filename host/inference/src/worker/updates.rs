@@ -2,11 +2,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pl_types::{GenerateError, Request};
+use pl_types::GenerateError;
 
 use crate::config::WeightUpdate;
 use crate::during_update::{DuringUpdate, OldCache};
 use crate::executor::{Executor, panic_message};
+use crate::message::NewRequest;
 use crate::policies::{FoundVersion, PolicySnapshot};
 use crate::requests::Reply;
 use crate::scheduler::free_blocks;
@@ -16,7 +17,7 @@ use super::Worker;
 
 /// Requests and sequences that repeat a version which is not there yet.
 pub(super) struct Awaiting<E: Executor> {
-    requests: Vec<(Request, DuringUpdate, Reply)>,
+    requests: Vec<(NewRequest, Reply)>,
     /// Without blocks.
     sequences: Vec<SequenceState<E>>,
 }
@@ -49,8 +50,8 @@ impl<E: Executor> Worker<E> {
         self.requests.take_over(&self.policies);
         self.scheduler.take_over(&self.requests, &mut self.policies);
         let Awaiting { requests, sequences } = std::mem::take(&mut self.awaiting);
-        for (request, during_update, reply) in requests {
-            self.begin(request, during_update, reply);
+        for (request, reply) in requests {
+            self.begin(request, reply);
         }
         // The oldest goes to the front of the queue.
         for sequence in sequences.into_iter().rev() {
@@ -61,19 +62,19 @@ impl<E: Executor> Worker<E> {
 
     /// Drops requests whose requester is gone.
     pub(super) fn drop_cancelled_awaiting(&mut self) {
-        self.awaiting.requests.retain(|(_, _, reply)| !reply.is_closed());
+        self.awaiting.requests.retain(|(_, reply)| !reply.is_closed());
         self.awaiting.sequences.retain(|sequence| self.requests.contains(sequence.request));
     }
 
     /// Queues the completions of a request, or keeps it until the version that it begins with is there.
-    pub(super) fn begin(&mut self, request: Request, during_update: DuringUpdate, reply: Reply) {
-        let (policy, count) = (request.policy, request.seeds.len());
-        let first = match during_update.first_version(policy, count) {
+    pub(super) fn begin(&mut self, new: NewRequest, reply: Reply) {
+        let (policy, count) = (new.request.policy, new.request.seeds.len());
+        let first = match new.during_update.first_version(policy, count) {
             Ok(None) => None,
             Ok(Some(version)) => match self.policies.version(policy, version) {
                 FoundVersion::Kept(snapshot) => Some(snapshot),
                 FoundVersion::Awaited => {
-                    return self.awaiting.requests.push((request, during_update, reply));
+                    return self.awaiting.requests.push((new, reply));
                 }
                 FoundVersion::Gone => {
                     return reply.fail(GenerateError::Failed { policy, reason: gone(version) });
@@ -81,7 +82,7 @@ impl<E: Executor> Worker<E> {
             },
             Err(error) => return reply.fail(error),
         };
-        let Some(id) = self.open((request, during_update), reply, count) else { return };
+        let Some(id) = self.open(new, reply, count) else { return };
         if let (Some(first), Some(open)) = (first, self.requests.get_mut(id)) {
             open.policy = first;
         }

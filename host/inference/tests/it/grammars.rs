@@ -54,6 +54,25 @@ async fn completions_of_random_weights_are_texts_of_the_grammar() {
     }
 }
 
+/// Some thousand alternatives of a rule take the search for a shortest text seconds.
+#[tokio::test]
+async fn a_grammar_that_takes_long_delays_no_other_request() {
+    let engine = engine(&tiny(), small());
+    let words: Vec<String> = (0..1500).map(|n| format!("\"{n} times\"")).collect();
+    let expensive = constrained(Grammar::Lark(format!("start: {}", words.join(" | "))), &[1], 40);
+    let waiting = tokio::spawn({
+        let (engine, expensive) = (engine.clone(), expensive.clone());
+        async move { engine.generate(expensive).await }
+    });
+    tokio::task::yield_now().await;
+    let plain = engine.generate(request(2, prompt(1, 20), &[1])).await.unwrap();
+    assert!(!plain.is_empty() && !waiting.is_finished());
+    // Whoever asked for it may be gone: it is compiled once.
+    waiting.abort();
+    let text = engine.generate(expensive).await.unwrap().remove(0).text;
+    assert!(text.ends_with(" times"), "{text}");
+}
+
 #[tokio::test]
 async fn completions_fit_a_schema() {
     let engine = engine(&tiny(), small());

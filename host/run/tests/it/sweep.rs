@@ -201,7 +201,7 @@ fn a_comparison_shows_what_differs() {
     let paths: Vec<&str> = comparison.settings.iter().map(|setting| setting.path.as_str()).collect();
     assert_eq!(paths, ["evaluations.held_out.every", "train.epochs"]);
     assert_eq!(comparison.settings[1].values, [Some(json!(2)), Some(json!(1))]);
-    assert_eq!(comparison.runs[0].evaluations[0].success.len(), 2);
+    assert_eq!(comparison.runs[0].evaluations[0].scores.len(), 2);
     assert!(comparison.runs[1].evaluations.is_empty() && comparison.runs[1].step == 1);
     assert!(RunComparison::new(&[workflow.path("a"), workflow.path("none")]).is_err());
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use pl_model::{Adapter, Config, Model, TensorSet};
 use pl_types::Dtype;
 use serde_json::Value;
-use tch::Device;
+use tch::{Device, Tensor};
 
 use super::OTHER_WORKFLOW;
 use super::earlier::{EarlierVersion, largest_versions};
@@ -248,10 +248,9 @@ fn restore_learner(checkpoint: &Path, manifest: &Manifest, learner: &mut Learner
     for policy in learner.policies_mut() {
         let path = checkpoint.join(POLICIES).join(&policy.name);
         let parameters = match &policy.adapter {
-            Some(_) => Adapter::load(&path, &config).map(|adapter| adapter.parameters()),
-            None => Model::load(&path, Device::Cpu, Dtype::F32).map(|model| model.weights.parameters()),
-        }
-        .map_err(Error::model(&policy.name))?;
+            Some(adapter) => read_adapter(&policy.name, &path, &config, adapter)?,
+            None => read_model(&policy.name, &path)?,
+        };
         let own = policy.optimizer.parameters();
         let own = own.map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect();
         restore_tensors(&path, own, parameters)?;
@@ -285,16 +284,34 @@ fn restore_network(policy: &str, critic: &Critic, path: &Path, config: &Config) 
         return Ok(());
     }
     let model = critic.own_model();
-    let saved = match model {
-        Some(model) if model.trained_adapter().is_none() => {
-            Model::load(path, Device::Cpu, Dtype::F32).map(|model| model.weights.parameters())
-        }
-        _ => {
-            Adapter::load(path, model.map_or(config, CriticModel::config)).map(|adapter| adapter.parameters())
-        }
+    let saved = match critic.learner_adapter().or_else(|| model.and_then(CriticModel::trained_adapter)) {
+        Some(adapter) => read_adapter(policy, path, model.map_or(config, CriticModel::config), adapter)?,
+        None => read_model(policy, path)?,
     };
-    restore_tensors(path, own, saved.map_err(Error::model(policy))?)?;
+    restore_tensors(path, own, saved)?;
     model.map_or(Ok(()), CriticModel::publish).map_err(Error::model(policy))
+}
+
+/// Reads the tensors of an adapter. Its products must have the scale of those of `own`.
+fn read_adapter(
+    policy: &str,
+    path: &Path,
+    config: &Config,
+    own: &Adapter,
+) -> Result<Vec<(String, Tensor)>, Error> {
+    let adapter = Adapter::load(path, config).map_err(Error::model(policy))?;
+    if adapter.alpha != own.alpha {
+        let (trained, set) = (adapter.alpha, own.alpha);
+        let problem =
+            format!("it was trained with alpha = {trained}, and the workflow sets {set}; {OTHER_WORKFLOW}");
+        return Err(Error::Checkpoint { path: path.to_path_buf(), problem });
+    }
+    Ok(adapter.parameters())
+}
+
+fn read_model(policy: &str, path: &Path) -> Result<Vec<(String, Tensor)>, Error> {
+    let model = Model::load(path, Device::Cpu, Dtype::F32).map_err(Error::model(policy))?;
+    Ok(model.weights.parameters())
 }
 
 fn optimizer_path(checkpoint: &Path, policy: &TrainedPolicy) -> PathBuf {

@@ -442,4 +442,8 @@ fn a_checkpoint_of_other_policies_is_refused() {
     wider.lora.as_mut().unwrap().rank = 2;
     let message = load(vec![wider, policy("b", true), policy("whole", false)]);
     assert!(message.contains(OTHER_WORKFLOW), "{message}");
+    let mut scaled = policy("a", true);
+    scaled.lora.as_mut().unwrap().alpha *= 2.0;
+    let message = load(vec![scaled, policy("b", true), policy("whole", false)]);
+    assert!(message.contains("it was trained with alpha = "), "{message}");
 }

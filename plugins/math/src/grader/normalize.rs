@@ -8,7 +8,8 @@ const ESCAPED_TWICE: [&str; 18] = [
     "cdot", "times", "infty", "pm",
 ];
 
-/// Returns the form in which answers are compared as text: without marks, styles and spaces, in lower case.
+/// Returns the form in which answers are compared as text: without marks, styles and spaces, in lower case. In a fraction
+/// a space between two digits stays: `3 1/2` is not `31/2`.
 pub fn plain(text: &str) -> String {
     let mut text = normalize_marks(text);
     for command in TEXT_COMMANDS.iter().chain(&["boxed"]) {
@@ -23,7 +24,16 @@ pub fn plain(text: &str) -> String {
     for mark in ["\\left", "\\right", "\\displaystyle", "\\(", "\\)", "\\[", "\\]", "\\,", "\\;", "\\ "] {
         text = text.replace(mark, "");
     }
-    let plain: String = text.chars().filter(|c| !c.is_whitespace() && *c != '$').collect();
+    let has_fraction = text.contains('/');
+    let words: Vec<String> = text.split_whitespace().map(|word| word.replace('$', "")).collect();
+    let mut plain = String::new();
+    for word in words.iter().filter(|word| !word.is_empty()) {
+        let is_digit = |c: char| c.is_ascii_digit();
+        if has_fraction && plain.ends_with(is_digit) && word.starts_with(is_digit) {
+            plain.push(' ');
+        }
+        plain.push_str(word);
+    }
     let mut plain = plain.trim_end_matches(['.', ',', ';']).to_lowercase();
     // `(B)` is choice B.
     while let Some(word) = [('(', ')'), ('{', '}')]

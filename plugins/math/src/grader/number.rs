@@ -291,7 +291,13 @@ impl Number {
     pub fn equals(self, other: Self) -> bool {
         match (self, other) {
             (Self::Exact { value: a, decimal: false }, Self::Exact { value: b, decimal: false }) => a == b,
-            (Self::Exact { .. }, Self::Exact { .. }) => self.distance(other) <= 1e-12 * self.size(other),
+            (Self::Exact { value: a, .. }, Self::Exact { value: b, .. }) => {
+                // Floats hide the decimals of large numbers.
+                let difference =
+                    Rational::new(-1, 1).and_then(|minus| a.add(b.mul(minus)?)).map(Rational::float);
+                let distance = difference.map_or_else(|| self.distance(other), f64::abs);
+                distance <= (1e-12 * self.size(other)).min(1e-9)
+            }
             _ => self.distance(other) <= (1e-9 * self.size(other)).max(1e-12),
         }
     }
@@ -341,6 +347,19 @@ mod tests {
         assert!(matches!(huge, Number::Float(_)));
         assert!(huge.pow(Number::integer(100)).is_none());
         assert_eq!(Rational::parse("1".repeat(50).as_str()), None);
+    }
+
+    #[test]
+    fn decimals_of_large_numbers_count() {
+        for (a, b) in [
+            ("1000000000000.5", "1000000000000"),
+            ("1000000000000.25", "1000000000000.5"),
+            ("123456789.123456", "123456789.123457"),
+            ("10000000000000000.5", "10000000000000000"),
+        ] {
+            assert!(!number(a).equals_rounded(number(b)), "{a} {b}");
+        }
+        assert!(number("1000000000000.50").equals_rounded(number("1000000000000.5")));
     }
 
     #[test]

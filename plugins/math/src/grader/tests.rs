@@ -21,6 +21,19 @@ fn different(pairs: &[(&str, &str)]) {
 }
 
 #[test]
+fn mixed_numbers_are_not_the_fractions_of_their_digits() {
+    different(&[
+        ("31/2", "3 1/2"),
+        ("13/4", "1 3/4"),
+        ("123/4", "12 3/4"),
+        ("12/3", "1 2/3"),
+        ("11/2", r"The answer is \boxed{1 1/2}"),
+        ("$31/2$", "$3$ $1/2$"),
+    ]);
+    equal(&[("7/2", "3 1/2"), ("3  1/2", "3 1/2"), ("x = 3", "x=3")]);
+}
+
+#[test]
 fn numbers() {
     equal(&[
         ("42", "42.0"),

@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::config::{PolicyWeights, WeightUpdate};
 use crate::during_update::DuringUpdate;
-use crate::message::WorkerMessage;
+use crate::grammars::Grammars;
+use crate::message::{NewRequest, WorkerMessage};
 use crate::policies::Policies;
 use crate::stats::EngineStats;
 use crate::worker::Worker;
@@ -75,6 +76,9 @@ fn play(recorded: bool) -> (Vec<Completion>, EngineStats) {
         Worker::new(executor, policies, 8, own, receiver).run();
     });
     let base = tiny();
+    let policy = || PolicyWeights { base: 0, adapter: None, version: 1 };
+    let grammars = Grammars::new(&[tiny()], &[policy(), policy(), policy()]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut completions = Vec::new();
     let weight = (0..base.config.hidden).map(|i| (i % 7) as f32 / 10.0 - 0.3).collect();
     let updates: [(usize, WeightUpdate); 3] = [
@@ -90,8 +94,9 @@ fn play(recorded: bool) -> (Vec<Completion>, EngineStats) {
             .into_iter()
             .map(|request| {
                 let (reply, response) = oneshot::channel();
-                let during_update = DuringUpdate::Finish;
-                sender.send(WorkerMessage::Generate { request, during_update, reply }).unwrap();
+                let grammar = runtime.block_on(grammars.of_request(&request)).unwrap();
+                let request = NewRequest { request, during_update: DuringUpdate::Finish, grammar };
+                sender.send(WorkerMessage::Generate { request, reply }).unwrap();
                 response
             })
             .collect();
