@@ -259,3 +259,17 @@ fn building_blocks_resolve() {
         .unwrap_or_else(|| panic!("{}", render::short(&checked.diagnostics, &checked.sources)));
     snapshots().bind(|| insta::assert_json_snapshot!("building_blocks.workflow", workflow));
 }
+
+/// A bare name would be that of a shipped plugin and of a model of the hub.
+#[test]
+fn paths_above_an_included_file_stay_paths() {
+    let text = "workflow w\ninclude \"parts/above.mas\"\npolicy p { model = base }\nenvironment e = maths.problems\n\
+                agent a = maths.tool { policy = p }\nreward r = maths.score\nturns { start -> a -> end }\n";
+    let source = Source { name: "x.mas".to_owned(), text: text.to_owned() };
+    let checked = check(&source, &[], &TestCatalog);
+    let workflow = checked
+        .workflow
+        .unwrap_or_else(|| panic!("{}", render::short(&checked.diagnostics, &checked.sources)));
+    assert_eq!(workflow.models[0].source, "./tiny");
+    assert_eq!(workflow.plugins[0].path.as_deref(), Some("./math.wasm"));
+}

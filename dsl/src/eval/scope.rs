@@ -197,7 +197,11 @@ impl<'c> Scope<'c> {
             Location::Override(_) => None,
         };
         match folder.filter(|folder| !folder.as_os_str().is_empty() && path.is_relative()) {
-            Some(folder) => crate::source::normalize_path(&folder.join(path)),
+            // A bare name would be that of a data set, of a model of the hub or of a shipped plugin.
+            Some(folder) => match crate::source::normalize_path(&folder.join(path)) {
+                path if path.components().count() <= 1 => Path::new(".").join(path),
+                path => path,
+            },
             None => path.to_path_buf(),
         }
     }

@@ -131,7 +131,8 @@ impl Health {
         let backoff = self.backoff;
         let delays = self.delays.get_or_insert_with(|| backoff.delays().build());
         let delay = delays.next().unwrap_or(backoff.longest);
-        self.resume_at = Some(now + wait.unwrap_or(delay));
+        // A server may say 0, and its clock may be another.
+        self.resume_at = Some(now + wait.unwrap_or(delay).max(delay));
         true
     }
 }
@@ -185,13 +186,15 @@ mod tests {
         assert!(waits[7] >= 80 * MS && waits[7] <= 170 * MS, "{waits:?}");
         health.fail(health.epoch(), Some(5000 * MS), now);
         assert_eq!(health.resume_at(now).unwrap() - now, 5000 * MS);
+        health.fail(health.epoch(), Some(Duration::ZERO), now);
+        assert!(health.resume_at(now).unwrap() - now >= 80 * MS, "not at once");
     }
 
     #[test]
     fn a_busy_server_is_not_down() {
         let (mut health, now) = (health(), Instant::now());
         assert!(health.refuse(health.epoch(), Some(MS), now));
-        assert!(!health.is_down() && !health.admits(now) && health.admits(now + MS));
+        assert!(!health.is_down() && !health.admits(now) && health.admits(now + 21 * MS));
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct HttpClient {
     client: Erased<Client>,
     /// Address without a slash at its end.
     pub(crate) address: String,
+    /// Left out of messages that repeat it.
+    key: Option<String>,
     timeout: Duration,
 }
 
@@ -64,7 +66,8 @@ impl HttpClient {
             .build()
             .map_err(|error| setup(reason(&error)))?;
         let address = address.trim_end_matches('/').to_owned();
-        Ok(Self { client: Erased::new(client), address, timeout: settings.timeout })
+        let key = settings.key.clone().filter(|key| !key.is_empty());
+        Ok(Self { client: Erased::new(client), address, key, timeout: settings.timeout })
     }
 
     /// True if the address has a path.
@@ -117,7 +120,8 @@ impl HttpClient {
                 Err(error) => error,
             };
             let Some(wait) = waits.next() else { return Err(error) };
-            tokio::time::sleep(error.retry_after().unwrap_or(wait)).await;
+            // A server may say 0, and its clock may be another.
+            tokio::time::sleep(error.retry_after().unwrap_or(wait).max(wait)).await;
         }
     }
 
@@ -182,12 +186,20 @@ impl HttpClient {
     /// Error of an answer that can't be right.
     pub(crate) fn wrong(&self, label: &str, problem: impl Into<String>) -> ServerError {
         let (server, request) = (self.address.clone(), label.to_owned());
-        ServerError::Answer { server, request, problem: problem.into() }
+        ServerError::Answer { server, request, problem: self.without_key(problem.into()) }
     }
 
     /// Error of a server that policies can't use.
     pub(crate) fn unfit(&self, problem: impl Into<String>, hint: impl Into<String>) -> ServerError {
         ServerError::Unfit { server: self.address.clone(), problem: problem.into(), hint: hint.into() }
+    }
+
+    /// Returns a server's text without the key, which some servers repeat: messages go to logs and into run folders.
+    fn without_key(&self, text: String) -> String {
+        match &self.key {
+            Some(key) => text.replace(key.as_str(), "[key]"),
+            None => text,
+        }
     }
 
     fn broken(&self, error: &reqwest::Error, label: &str) -> ServerError {
@@ -206,7 +218,8 @@ impl HttpClient {
         label: &str,
     ) -> ServerError {
         let (server, request) = (self.address.clone(), label.to_owned());
-        let (message, code) = (message(body), status.as_u16());
+        let (message, code) =
+            (message(&self.without_key(String::from_utf8_lossy(body).into_owned())), status.as_u16());
         match code {
             // Waiting doesn't help.
             429 if lacks_quota(body) => ServerError::Refused { server, request, status: code, message },
@@ -224,9 +237,8 @@ impl HttpClient {
 }
 
 /// Returns the message of an error's body: that of OpenAI's form, or else the body's beginning.
-fn message(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let json: Option<Value> = serde_json::from_str(&text).ok();
+fn message(text: &str) -> String {
+    let json: Option<Value> = serde_json::from_str(text).ok();
     let of_form = json.as_ref().and_then(|json| {
         let found = json.pointer("/error/message").or_else(|| json.get("message"));
         found.or_else(|| json.get("detail"))?.as_str()
@@ -288,10 +300,24 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_a_server_repeats_is_in_no_message() {
+        let key = Some("sk-SECRET".to_owned());
+        let settings = HttpSettings { key, timeout: Duration::from_secs(1), connections: 1 };
+        let client = HttpClient::new(&settings, "http://localhost:1").unwrap();
+        let body = br#"{"error": {"message": "Incorrect key Bearer sk-SECRET"}}"#;
+        for status in [400, 401, 404, 429, 500, 503] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let message = client.refusal(status, body, None, "chat").to_string();
+            assert!(message.contains("Incorrect key Bearer [key]"), "{message}");
+        }
+        assert!(!client.wrong("chat", "it ended with `sk-SECRET`").to_string().contains("SECRET"));
+    }
+
+    #[test]
     fn messages_of_errors_are_found() {
-        assert_eq!(message(br#"{"error": {"message": "too long"}}"#), "too long");
-        assert_eq!(message(br#"{"detail": "Not Found"}"#), "Not Found");
-        assert_eq!(message(b" plain "), "plain");
-        assert_eq!(message(b""), "no message");
+        assert_eq!(message(r#"{"error": {"message": "too long"}}"#), "too long");
+        assert_eq!(message(r#"{"detail": "Not Found"}"#), "Not Found");
+        assert_eq!(message(" plain "), "plain");
+        assert_eq!(message(""), "no message");
     }
 }

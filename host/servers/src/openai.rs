@@ -55,8 +55,7 @@ pub struct ChatToolCall {
 #[derive(Deserialize)]
 struct CompletionResponse {
     choices: Vec<Choice>,
-    #[serde(default)]
-    usage: Usage,
+    usage: Option<Usage>,
 }
 
 #[derive(Deserialize)]
@@ -90,10 +89,9 @@ impl From<MessageToolCall> for ChatToolCall {
     }
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Usage {
-    #[serde(default)]
-    completion_tokens: u64,
+    completion_tokens: Option<u64>,
 }
 
 /// Returns the body of a request for one completion.
@@ -149,7 +147,7 @@ pub(crate) async fn complete(
         error => error,
     })?;
     let answer: CompletionResponse = http.parse(answer, &label)?;
-    let tokens = answer.usage.completion_tokens;
+    let tokens = answer.usage.and_then(|usage| usage.completion_tokens).unwrap_or(0);
     let [choice] = <[Choice; 1]>::try_from(answer.choices)
         .map_err(|choices| http.wrong(&label, format!("it has {} completions, not one", choices.len())))?;
     let finish = match choice.finish_reason.as_deref() {
@@ -184,7 +182,9 @@ impl Dialect for OpenAi {
         let path = if http.address.ends_with("/v1") { "/models" } else { "/v1/models" };
         match http.get(path).await {
             Ok(models) => Ok(Identity::parse(&Value::Null, &models)),
-            Err(ServerError::NotFound { .. }) => Ok(Identity::parse(&Value::Null, &Value::Null)),
+            Err(ServerError::NotFound { .. } | ServerError::Refused { .. }) => {
+                Ok(Identity::parse(&Value::Null, &Value::Null))
+            }
             Err(error) => Err(error),
         }
     }
