@@ -335,11 +335,12 @@ fn deduct_host_call<T>(mut store: StoreContextMut<'_, Guest<T>>, hook: CallHook)
         return Ok(());
     }
     let guest = store.data_mut();
-    let owed = guest.take_owed();
-    // The engine's own clock checks happen at random moments. They must be free, or fuel would not be deterministic.
+    // The engine's own clock checks happen at random moments. They must be free, or fuel would not be deterministic. One may
+    // come while the guest makes room for the result of a call of the host, which owes its fuel then.
     if std::mem::take(&mut guest.interrupted) {
         return Ok(());
     }
+    let owed = guest.take_owed();
     let left = store.get_fuel()?.checked_sub(HOST_CALL.saturating_add(owed));
     store.set_fuel(left.unwrap_or(0))?;
     if left.is_none() {
