@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use pl_grammar::{CompiledGrammar, Vocabulary};
+use pl_grammar::{CompiledGrammar, GrammarError, Vocabulary};
 use pl_model::Tokenizer;
 use pl_types::{GenerateError, Grammar, Request};
 
@@ -25,13 +25,13 @@ struct BaseGrammars {
     tokenizer: Arc<Tokenizer>,
     /// Number of tokens that the model has logits of.
     vocabulary_size: usize,
-    vocabulary: OnceLock<Result<Arc<Vocabulary>, String>>,
+    vocabulary: OnceLock<Result<Arc<Vocabulary>, GrammarError>>,
     compiled: Mutex<HashMap<Arc<Grammar>, Arc<OnceLock<Compiled>>>>,
     /// Held while a grammar is compiled: all of them take one core.
     turn: Mutex<()>,
 }
 
-type Compiled = Result<Arc<CompiledGrammar>, String>;
+type Compiled = Result<Arc<CompiledGrammar>, GrammarError>;
 
 impl Grammars {
     pub(crate) fn new(bases: &[BaseModel], policies: &[PolicyWeights]) -> Self {
@@ -71,10 +71,12 @@ impl Grammars {
             None => {
                 let (base, grammar) = (Arc::clone(base), Arc::clone(grammar));
                 let compile = move || entry.get_or_init(|| base.compile(&grammar)).clone();
-                tokio::task::spawn_blocking(compile).await.unwrap_or_else(|error| Err(error.to_string()))
+                tokio::task::spawn_blocking(compile)
+                    .await
+                    .map_err(|panic| refused(request, panic.to_string()))?
             }
         };
-        compiled.map(Some).map_err(|reason| refused(request, reason))
+        compiled.map(Some).map_err(|error| refused(request, error.to_string()))
     }
 }
 
@@ -90,15 +92,14 @@ impl BaseGrammars {
 
     fn compile(&self, grammar: &Grammar) -> Compiled {
         let _turn = self.turn.lock();
-        let vocabulary = self.vocabulary.get_or_init(|| {
-            let json = self.tokenizer.to_json().map_err(|error| error.to_string())?;
-            let end = self.tokenizer.end_of_turn();
-            Vocabulary::from_tokenizer_json(&json, self.vocabulary_size, end)
-                .map(Arc::new)
-                .map_err(|error| error.to_string())
-        });
-        let compiled = CompiledGrammar::new(vocabulary.as_ref().map_err(String::clone)?, grammar);
-        compiled.map(Arc::new).map_err(|error| error.to_string())
+        let vocabulary = self.vocabulary.get_or_init(|| self.read_vocabulary());
+        CompiledGrammar::new(vocabulary.as_ref().map_err(GrammarError::clone)?, grammar).map(Arc::new)
+    }
+
+    fn read_vocabulary(&self) -> Result<Arc<Vocabulary>, GrammarError> {
+        let json = self.tokenizer.to_json().map_err(|error| GrammarError::Vocabulary(error.to_string()))?;
+        let end = self.tokenizer.end_of_turn();
+        Vocabulary::from_tokenizer_json(&json, self.vocabulary_size, end).map(Arc::new)
     }
 }
 

@@ -29,8 +29,8 @@ pub(super) struct LaunchedStep<E: Executor> {
 type CompletionKey = (RequestId, usize);
 
 impl<E: Executor> LaunchedStep<E> {
-    /// Returns the step of a batch, or the batch itself if it has other sequences than completions that take one token, of which
-    /// one whose keys and values are computed again is none. `scheduled` has the number of rows of each sequence.
+    /// Returns the step of a batch, or the batch itself if one of its sequences is no completion or has several rows, as one
+    /// does whose keys and values are computed again. `scheduled` has the number of rows of each sequence.
     pub(super) fn new(
         ran: BatchRun<E>,
         scheduled: &[usize],

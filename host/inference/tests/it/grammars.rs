@@ -67,7 +67,7 @@ async fn a_grammar_that_takes_long_delays_no_other_request() {
     tokio::task::yield_now().await;
     let plain = engine.generate(request(2, prompt(1, 20), &[1])).await.unwrap();
     assert!(!plain.is_empty() && !waiting.is_finished());
-    // Whoever asked for it may be gone: it is compiled once.
+    // The grammar is compiled once, also if its first request was cancelled.
     waiting.abort();
     let text = engine.generate(expensive).await.unwrap().remove(0).text;
     assert!(text.ends_with(" times"), "{text}");

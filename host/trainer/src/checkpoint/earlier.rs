@@ -12,6 +12,7 @@ use tch::Tensor;
 use super::OTHER_WORKFLOW;
 use super::files::damaged;
 use super::manifest::{Manifest, SavedVersion};
+use super::state::read_adapter;
 use super::tensors::{
     VALUE_HEAD, check_size, count_numbers, largest_size, read_tensors, restore_tensors, write_tensors,
 };
@@ -83,8 +84,8 @@ impl Trainer {
         let head = width.map_or(0, |width| width + 1);
         check_size(&path, count_numbers(&adapter.parameters()) + head)?;
         let config = &self.model_for(policy.policy).config;
-        let read = pl_model::Adapter::load(&path, config).map_err(Error::model(name))?;
-        restore_tensors(&path, adapter.parameters(), read.parameters())?;
+        let saved = read_adapter(name, &path, config, &adapter)?;
+        restore_tensors(&path, adapter.parameters(), saved)?;
         if let Some(width) = width {
             policy.value_head = Some(read_head(&path.join(VALUE_HEAD), width)?);
         }

@@ -293,7 +293,7 @@ fn restore_network(policy: &str, critic: &Critic, path: &Path, config: &Config) 
 }
 
 /// Reads the tensors of an adapter. Its products must have the scale of those of `own`.
-fn read_adapter(
+pub(super) fn read_adapter(
     policy: &str,
     path: &Path,
     config: &Config,

@@ -25,9 +25,8 @@ pub fn plain(text: &str) -> String {
         text = text.replace(mark, "");
     }
     let has_fraction = text.contains('/');
-    let words: Vec<String> = text.split_whitespace().map(|word| word.replace('$', "")).collect();
     let mut plain = String::new();
-    for word in words.iter().filter(|word| !word.is_empty()) {
+    for word in text.replace('$', "").split_whitespace() {
         let is_digit = |c: char| c.is_ascii_digit();
         if has_fraction && plain.ends_with(is_digit) && word.starts_with(is_digit) {
             plain.push(' ');

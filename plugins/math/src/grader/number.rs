@@ -293,9 +293,8 @@ impl Number {
             (Self::Exact { value: a, decimal: false }, Self::Exact { value: b, decimal: false }) => a == b,
             (Self::Exact { value: a, .. }, Self::Exact { value: b, .. }) => {
                 // Floats hide the decimals of large numbers.
-                let difference =
-                    Rational::new(-1, 1).and_then(|minus| a.add(b.mul(minus)?)).map(Rational::float);
-                let distance = difference.map_or_else(|| self.distance(other), f64::abs);
+                let difference = b.mul(Rational::integer(-1)).and_then(|minus| a.add(minus));
+                let distance = difference.map_or_else(|| self.distance(other), |exact| exact.float().abs());
                 distance <= (1e-12 * self.size(other)).min(1e-9)
             }
             _ => self.distance(other) <= (1e-9 * self.size(other)).max(1e-12),
