@@ -12,9 +12,9 @@ use tch::Tensor;
 use super::OTHER_WORKFLOW;
 use super::files::damaged;
 use super::manifest::{Manifest, SavedVersion};
-use super::state::read_adapter;
 use super::tensors::{
-    VALUE_HEAD, check_size, count_numbers, largest_size, read_tensors, restore_tensors, write_tensors,
+    VALUE_HEAD, check_size, count_numbers, largest_size, read_adapter, read_tensors, restore_tensors,
+    write_tensors,
 };
 use crate::error::Error;
 use crate::trainer::{ServedPolicy, Trainer};

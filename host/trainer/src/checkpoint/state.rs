@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pl_model::{Adapter, Config, Model, TensorSet};
+use pl_model::{Config, Model, TensorSet};
 use pl_types::Dtype;
 use serde_json::Value;
 use tch::{Device, Tensor};
@@ -14,8 +14,8 @@ use super::earlier::{EarlierVersion, largest_versions};
 use super::files::io_error;
 use super::manifest::{EvaluationScore, Manifest, SavedPolicy};
 use super::tensors::{
-    VALUE_HEAD, check_bytes, check_size, count_numbers, largest_size, read_tensors, restore_tensors,
-    write_tensors,
+    VALUE_HEAD, check_bytes, check_size, count_numbers, largest_size, read_adapter, read_tensors,
+    restore_tensors, write_tensors,
 };
 use crate::critic::{Critic, CriticModel};
 use crate::error::Error;
@@ -290,23 +290,6 @@ fn restore_network(policy: &str, critic: &Critic, path: &Path, config: &Config) 
     };
     restore_tensors(path, own, saved)?;
     model.map_or(Ok(()), CriticModel::publish).map_err(Error::model(policy))
-}
-
-/// Reads the tensors of an adapter. Its products must have the scale of those of `own`.
-pub(super) fn read_adapter(
-    policy: &str,
-    path: &Path,
-    config: &Config,
-    own: &Adapter,
-) -> Result<Vec<(String, Tensor)>, Error> {
-    let adapter = Adapter::load(path, config).map_err(Error::model(policy))?;
-    if adapter.alpha != own.alpha {
-        let (trained, set) = (adapter.alpha, own.alpha);
-        let problem =
-            format!("it was trained with alpha = {trained}, and the workflow sets {set}; {OTHER_WORKFLOW}");
-        return Err(Error::Checkpoint { path: path.to_path_buf(), problem });
-    }
-    Ok(adapter.parameters())
 }
 
 fn read_model(policy: &str, path: &Path) -> Result<Vec<(String, Tensor)>, Error> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use pl_model::{Adapter, Config};
 use tch::{Device, Tensor, no_grad};
 
 use super::OTHER_WORKFLOW;
@@ -53,6 +54,23 @@ pub(super) fn write_tensors(path: &Path, tensors: Vec<(String, Tensor)>) -> Resu
 /// Reads the tensors of a safetensors file.
 pub(super) fn read_tensors(path: &Path) -> Result<Vec<(String, Tensor)>, Error> {
     Tensor::read_safetensors(path).map_err(|error| damaged(path, &format!("cannot be read ({error})")))
+}
+
+/// Reads the tensors of an adapter. Its products must have the scale of those of `own`.
+pub(super) fn read_adapter(
+    policy: &str,
+    path: &Path,
+    config: &Config,
+    own: &Adapter,
+) -> Result<Vec<(String, Tensor)>, Error> {
+    let adapter = Adapter::load(path, config).map_err(Error::model(policy))?;
+    if adapter.alpha != own.alpha {
+        let (trained, set) = (adapter.alpha, own.alpha);
+        let problem =
+            format!("it was trained with alpha = {trained}, and the workflow sets {set}; {OTHER_WORKFLOW}");
+        return Err(Error::Checkpoint { path: path.to_path_buf(), problem });
+    }
+    Ok(adapter.parameters())
 }
 
 /// Copies tensors from `saved` into `own`, in place. Names and shapes must be equal.
