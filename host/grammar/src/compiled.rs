@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use llguidance::api::TopLevelGrammar;
 use llguidance::panic_utils::catch_unwind;
@@ -11,6 +12,9 @@ use pl_types::Grammar;
 use crate::ending::{EndingSearch, LIMIT};
 use crate::error::{GrammarError, reason};
 use crate::vocabulary::Vocabulary;
+
+/// Longest time of the search for a text of a grammar. Grammars of requests are compiled one after another.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A grammar over the tokens of a model.
 pub struct CompiledGrammar {
@@ -60,8 +64,16 @@ pub fn check(grammar: &Grammar) -> Result<(), GrammarError> {
 
 /// Returns the search for endings of a grammar's texts, and a short text that it found.
 fn endings(grammar: &Grammar) -> Result<(EndingSearch, Vec<u8>), GrammarError> {
+    endings_within(grammar, PATIENCE)
+}
+
+fn endings_within(grammar: &Grammar, time: Duration) -> Result<(EndingSearch, Vec<u8>), GrammarError> {
     let endings = EndingSearch::new(parser(bytes()?, grammar)?);
-    let text = endings.shortest_text().ok_or(GrammarError::NoText { limit: LIMIT })?;
+    let until = Instant::now() + time;
+    let text = endings.shortest_text(until).ok_or_else(|| match Instant::now() < until {
+        true => GrammarError::NoText { limit: LIMIT },
+        false => GrammarError::TooLarge { seconds: time.as_secs() },
+    })?;
     Ok((endings, text))
 }
 
@@ -100,6 +112,13 @@ fn invalid(grammar: &Grammar, error: &dyn std::fmt::Display) -> GrammarError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_grammar_that_takes_too_long_is_refused() {
+        let grammar = Grammar::Lark(r#"start: "a" | "b""#.to_owned());
+        let refused = endings_within(&grammar, Duration::ZERO).map(|(_, text)| text);
+        assert_eq!(refused, Err(GrammarError::TooLarge { seconds: 0 }));
+    }
 
     /// Most tokens begin a word that the earlier ending had too, after a separator of its own.
     #[test]

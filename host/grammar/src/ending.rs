@@ -5,6 +5,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::LazyLock;
+use std::time::Instant;
 
 use llguidance::TokenParser;
 use llguidance::derivre::StateID;
@@ -53,13 +54,11 @@ impl EndingSearch {
         Self { start, warm }
     }
 
-    /// Searches a short text of the grammar.
-    pub(crate) fn shortest_text(&self) -> Option<Vec<u8>> {
+    /// Searches a short text of the grammar, until a time.
+    pub(crate) fn shortest_text(&self, until: Instant) -> Option<Vec<u8>> {
+        let effort = Effort { per_length: PER_TEXT, is_thorough: false, until: Some(until) };
         // Few grammars need the second search, which is longer.
-        let searches = [
-            Effort { per_length: PER_TEXT, is_thorough: false },
-            Effort { per_length: PER_TEXT, is_thorough: true },
-        ];
+        let searches = [effort, Effort { is_thorough: true, ..effort }];
         self.search(|start| searches.into_iter().find_map(|effort| find(start, &[], effort)))
     }
 
@@ -68,7 +67,8 @@ impl EndingSearch {
     pub(crate) fn ending(&self, text: &[u8], earlier: &[u8]) -> Option<Vec<u8>> {
         self.search(|start| {
             let mut parser = start.clone();
-            let effort = Effort { per_length: PER_ENDING, is_thorough: false };
+            // Without a time: completions must not depend on the speed of a machine.
+            let effort = Effort { per_length: PER_ENDING, is_thorough: false, until: None };
             consume(&mut parser, text).then(|| find(&parser, earlier, effort))?
         })
     }
@@ -107,6 +107,14 @@ struct Effort {
     /// False if at most one text is extended per byte of that length, and escapes and other characters than those of ASCII are
     /// tried only in the absence of others.
     is_thorough: bool,
+    /// Time after which nothing more is tried.
+    until: Option<Instant>,
+}
+
+impl Effort {
+    fn is_spent(self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
 }
 
 /// Searches an ending of at most one length after another. Lengths are left out that are too short by far for the text before,
@@ -133,6 +141,9 @@ fn search(start: &TokenParser, earlier: &[u8], limit: usize, effort: Effort) -> 
     });
     let extensions = if effort.is_thorough { effort.per_length } else { effort.per_length.min(limit) };
     for _ in 0..extensions {
+        if effort.is_spent() {
+            return None;
+        }
         let Candidate { discrepancies, added, states, more, before, .. } = queue.pop()?;
         let mut parser = TokenParser::clone(&before);
         if !consume(&mut parser, &added[added.len() - more..]) {
@@ -153,7 +164,7 @@ fn search(start: &TokenParser, earlier: &[u8], limit: usize, effort: Effort) -> 
         if let Some(rest) = likely.find(|rest| completes(&mut parser, rest)) {
             return Some([&added, rest].concat());
         }
-        let extensions = extensions_of(&mut parser, limit - added.len(), &states, effort.is_thorough);
+        let extensions = extensions_of(&mut parser, limit - added.len(), &states, effort);
         let before = Rc::new(parser);
         for (at, (more, state)) in extensions.into_iter().enumerate() {
             let added = [&added[..], &more].concat();
@@ -176,16 +187,16 @@ fn extensions_of(
     parser: &mut TokenParser,
     left: usize,
     states: &[StateID],
-    is_thorough: bool,
+    effort: Effort,
 ) -> Vec<(Vec<u8>, Option<StateID>)> {
     let forced = parser.parser.currently_forced_bytes().to_vec();
     let left = left.saturating_sub(forced.len());
     let mut found = LexemeEnds::default();
-    if !is_thorough {
-        found = parser.parser.with_recognizer(|lexer| lexeme_ends(lexer, left, &PLAIN));
+    if !effort.is_thorough {
+        found = parser.parser.with_recognizer(|lexer| lexeme_ends(lexer, left, &PLAIN, effort));
     }
     if found.ends.is_empty() && found.nexts.is_empty() {
-        found = parser.parser.with_recognizer(|lexer| lexeme_ends(lexer, left, &ALL));
+        found = parser.parser.with_recognizer(|lexer| lexeme_ends(lexer, left, &ALL, effort));
     }
     let LexemeEnds { ends, mut nexts } = found;
     let after_forced = |bytes: Vec<u8>| [&forced[..], &bytes].concat();
@@ -220,7 +231,7 @@ struct Next {
 
 /// Searches the ends, of at most `left` bytes of `alphabet`, of the lexeme that the parser is in, breadth first over the states
 /// of the lexer: within a lexeme, texts with the same state go on alike.
-fn lexeme_ends(lexer: &mut ParserRecognizer<'_>, left: usize, alphabet: &[u8]) -> LexemeEnds {
+fn lexeme_ends(lexer: &mut ParserRecognizer<'_>, left: usize, alphabet: &[u8], effort: Effort) -> LexemeEnds {
     let rows = |lexer: &mut ParserRecognizer<'_>| {
         let stats = lexer.stats_mut();
         stats.rows + stats.cached_rows
@@ -233,6 +244,9 @@ fn lexeme_ends(lexer: &mut ParserRecognizer<'_>, left: usize, alphabet: &[u8]) -
     let mut present: Vec<u8> = Vec::new();
     lexer.trie_started("endings");
     while let Some(bytes) = queue.pop_front() {
+        if effort.is_spent() {
+            break;
+        }
         let shared = present.iter().zip(&bytes).take_while(|(one, other)| one == other).count();
         lexer.pop_bytes(present.len() - shared);
         if !bytes[shared..].iter().all(|byte| lexer.try_push_byte(*byte)) {

@@ -21,6 +21,15 @@ pub enum GrammarError {
         /// Longest text that is searched for, in bytes.
         limit: usize,
     },
+    /// The search for a text of the grammar took too long.
+    #[error(
+        "no text that fits the grammar or schema was found within {seconds} s: write fewer alternatives, or many words as one \
+         terminal"
+    )]
+    TooLarge {
+        /// Seconds of the search.
+        seconds: u64,
+    },
     /// The tokens of the model are not known byte by byte.
     #[error("its tokenizer has no bytes for its tokens, which grammars need: {0}")]
     Vocabulary(String),

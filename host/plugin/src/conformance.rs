@@ -17,7 +17,7 @@ mod settings;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pl_types::{AnswerQuestions, ItemKind, Question, QuestionError};
+use pl_types::{AnswerQuestions, Item, ItemKind, Question, QuestionError};
 
 pub use self::given_settings::GivenSettingsError;
 pub use self::report::{COMPLETIONS, Check, CheckResult, Report, Samples};
@@ -61,6 +61,14 @@ pub async fn check_plugin(
     given_settings::check_items(&all, samples)?;
     let episodes = drive::sample_episodes(&all, services, samples, &mut report).await;
     given_settings::check_accepted(&all, services, &episodes, samples).await?;
+    let environments = || plugin.items().iter().filter(|item| item.kind == ItemKind::Environment);
+    let has_step = |item: &Item| episodes.of_environment(&item.name).any(|played| !played.steps.is_empty());
+    let has_view = |item: &Item| episodes.views.iter().any(|shown| shown.environment == item.name);
+    // What an item refuses may be meant for another environment, unless all those of its plugin were tried.
+    let all = |is_tried: &dyn Fn(&Item) -> bool| environments().count() > 0 && environments().all(is_tried);
+    let (has_views, has_steps) = (all(&has_view), all(&has_step));
+    let given = samples.views.iter().map(String::as_str).take(agents::MAX_VIEWS);
+    let views: Vec<&str> = given.chain(episodes.views(agents::MAX_VIEWS)).collect();
     for item in plugin.items() {
         let settings = samples.settings.get(&item.name).cloned().unwrap_or_default();
         match item.kind {
@@ -78,13 +86,13 @@ pub async fn check_plugin(
             }
             ItemKind::Agent => {
                 if let Ok(agent) = Agent::new(plugin, &item.name, settings) {
-                    agents::check_agent(item, &agent, &episodes, &samples.views, &mut report).await;
+                    agents::check_agent(item, &agent, &views, has_views, &mut report).await;
                 }
             }
             ItemKind::Reward => {
                 if let Ok(reward) = Reward::new(plugin, &item.name, settings) {
                     let reward = reward.with_policies(Arc::new(EchoPolicies));
-                    rewards::check_reward(item, &reward, &episodes, &mut report).await;
+                    rewards::check_reward(item, &reward, &episodes, has_steps, &mut report).await;
                 }
             }
         }

@@ -81,7 +81,7 @@ pub(crate) struct CallFailure {
 impl CallFailure {
     /// Creates the failure of a call that returned an invalid value.
     pub(crate) fn invalid(violation: impl std::error::Error) -> Self {
-        Cause::Invalid(violation.to_string()).into()
+        Cause::Invalid(shortened(violation.to_string())).into()
     }
 
     /// Creates the failure of a call that ended with a fault.
@@ -121,6 +121,19 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// Largest number of characters of a message that has text of a plugin. Messages are shown, recorded and repeated.
+const LONGEST_MESSAGE: usize = 4000;
+
+/// Cuts a message that is too long, and says how much is missing.
+pub(crate) fn shortened(mut message: String) -> String {
+    if let Some((end, _)) = message.char_indices().nth(LONGEST_MESSAGE) {
+        let missing = message[end..].chars().count();
+        message.truncate(end);
+        message.push_str(&format!("… ({missing} more characters)"));
+    }
+    message
 }
 
 /// Reason of a failed call.
@@ -165,5 +178,17 @@ impl RefusalKind {
             Self::Task => "invalid task: ",
             Self::Internal => "the plugin reported: ",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_messages_are_cut() {
+        let short = "ü".repeat(LONGEST_MESSAGE);
+        assert_eq!(shortened(short.clone()), short);
+        assert_eq!(shortened(format!("{short}xyz")), format!("{short}… (3 more characters)"));
     }
 }

@@ -14,7 +14,7 @@ use crate::bindings::environment::EnvironmentPre;
 use crate::bindings::reward::RewardPre;
 use crate::bindings::{agent, base, environment, reward, types};
 use crate::contract::{ComponentInterface, Contract, ContractError};
-use crate::error::{CallError, CallFailure, Cause, Error, RefusalKind};
+use crate::error::{CallError, CallFailure, Cause, Error, RefusalKind, shortened};
 use crate::pool::InstancePool;
 use crate::random::RandomStream;
 use crate::services::Context;
@@ -320,5 +320,5 @@ pub(crate) fn refused(error: types::Error) -> CallFailure {
         types::ErrorKind::Task => RefusalKind::Task,
         types::ErrorKind::Internal => RefusalKind::Internal,
     };
-    Cause::Refused { kind, message: error.message }.into()
+    Cause::Refused { kind, message: shortened(error.message) }.into()
 }

@@ -16,7 +16,11 @@ fn wrong_grammars_are_refused_with_their_line() {
     assert!(message(&Grammar::JsonSchema("{\"type\": \"bird\"}".to_owned())).contains("bird"));
     for endless in ["start: \"a\" start", "start: /a{40000}/"] {
         let error = check(&lark(endless)).unwrap_err();
-        assert!(matches!(error, GrammarError::NoText { .. } | GrammarError::Lark(_)), "{error:?}");
+        let is_refused = matches!(
+            error,
+            GrammarError::NoText { .. } | GrammarError::TooLarge { .. } | GrammarError::Lark(_)
+        );
+        assert!(is_refused, "{error:?}");
     }
     for grammar in grammars() {
         check(&grammar).unwrap();

@@ -2,7 +2,6 @@
 
 use pl_types::{Finish, Item};
 
-use super::drive::SampleEpisodes;
 use super::report::{COMPLETIONS, CheckFailure, CheckOutcome, Report, violation};
 use crate::agent::Agent;
 use crate::error::Error;
@@ -13,25 +12,19 @@ const REPEATABLE_PROMPTS: &str = "returns the same prompt for a view, independen
 /// Limit of the views that are tried.
 pub const MAX_VIEWS: usize = 16;
 
-pub async fn check_agent(
-    item: &Item,
-    agent: &Agent,
-    episodes: &SampleEpisodes,
-    views: &[String],
-    report: &mut Report,
-) {
-    let seen = episodes.steps().map(|(_, step)| &step.view).chain(views);
+/// Checks an agent on views. `is_for_them` says that it has to read at least one of them.
+pub async fn check_agent(item: &Item, agent: &Agent, views: &[&str], is_for_them: bool, report: &mut Report) {
     let mut read = Vec::new();
     let mut refusal = None;
-    for view in seen.take(MAX_VIEWS) {
+    for view in views {
         match prompt(agent, &item.name, view).await {
-            Ok(_) => read.push(view.as_str()),
+            Ok(_) => read.push(*view),
             Err(error) => refusal = Some(error),
         }
     }
     let missing = match (&refusal, read.is_empty()) {
-        (Some(error), true) if error.refusal().is_none() => {
-            report.add(item, REPEATABLE_PROMPTS, Err(violation(error.to_string())));
+        (Some(error), true) if error.refusal().is_none() || is_for_them => {
+            report.add(item, REPEATABLE_PROMPTS, Err(violation(format!("it reads no view: {error}"))));
             return;
         }
         (Some(error), true) => Some(format!("it can't read any view: {error}")),

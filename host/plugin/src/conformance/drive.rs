@@ -6,7 +6,7 @@ use super::report::{COMPLETIONS, Report, Samples};
 use crate::agent::Agent;
 use crate::call_log::CallLog;
 use crate::environment::Environment;
-use crate::error::Error;
+use crate::error::{Error, RefusalKind};
 use crate::plugin::Plugin;
 use crate::random::RandomStream;
 use crate::services::Services;
@@ -25,18 +25,49 @@ pub const SEED: u64 = 7;
 #[derive(Default)]
 pub struct SampleEpisodes {
     pub episodes: Vec<SampleEpisode>,
-    /// Views (JSON) that the environments showed, also those on which no agent acted.
-    pub views: Vec<String>,
+    /// Views that the environments showed, also those on which no agent acted.
+    pub views: Vec<ShownView>,
     /// Environments whose episode failed, with the error.
     pub failed: Vec<EpisodeFailure>,
+}
+
+/// A view that an environment showed.
+pub struct ShownView {
+    pub environment: String,
+    /// JSON.
+    pub view: String,
 }
 
 /// Failure of an episode, or of the creation of tasks.
 pub struct EpisodeFailure {
     pub environment: String,
     pub error: Error,
-    /// True if the episode had begun.
-    pub has_begun: bool,
+    pub stage: Stage,
+}
+
+/// What failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The creation of tasks.
+    Tasks,
+    /// The start of an episode with a given task.
+    GivenTask,
+    /// The start of an episode with a task that the environment has made.
+    OwnTask,
+    /// A turn.
+    Turn,
+}
+
+impl EpisodeFailure {
+    /// Returns `true` if the environment is at fault, if all its episodes fail: settings and tasks from outside may be
+    /// those of another item.
+    pub fn is_environments(&self) -> bool {
+        match self.error.refusal() {
+            None | Some((RefusalKind::Internal, _)) => true,
+            Some((RefusalKind::Task, _)) => matches!(self.stage, Stage::OwnTask | Stage::Turn),
+            Some((RefusalKind::Settings, _)) => self.stage == Stage::Turn,
+        }
+    }
 }
 
 /// An episode.
@@ -72,6 +103,17 @@ impl SampleEpisodes {
         self.episodes.iter().filter(move |played| played.environment == environment)
     }
 
+    /// Iterates over the views of every environment: about `limit` in all, an equal number of each.
+    pub fn views(&self, limit: usize) -> impl Iterator<Item = &str> {
+        let mut environments: Vec<&str> = self.views.iter().map(|shown| shown.environment.as_str()).collect();
+        environments.dedup();
+        let each = limit.checked_div(environments.len()).unwrap_or(0).max(1);
+        environments.into_iter().flat_map(move |name| {
+            let own = self.views.iter().filter(move |shown| shown.environment == name);
+            own.take(each).map(|shown| shown.view.as_str())
+        })
+    }
+
     pub fn steps(&self) -> impl Iterator<Item = (&SampleEpisode, &Step)> {
         self.episodes.iter().flat_map(|played| played.steps.iter().map(move |step| (played, step)))
     }
@@ -105,15 +147,22 @@ pub async fn sample_episodes(
         let tasks = match tasks(&environment, samples).await {
             Ok(tasks) => tasks,
             Err(error) => {
-                episodes.failed.push(EpisodeFailure { environment: name.clone(), error, has_begun: false });
+                episodes.failed.push(EpisodeFailure {
+                    environment: name.clone(),
+                    error,
+                    stage: Stage::Tasks,
+                });
                 continue;
             }
         };
         for (index, task) in (0..).zip(tasks) {
             let played = SampleEpisode { environment: name.clone(), task, index, steps: Vec::new() };
-            match run_episode(played, &environment, &source, &mut episodes.views, report).await {
+            let mut stage = if samples.tasks.is_empty() { Stage::OwnTask } else { Stage::GivenTask };
+            match run_episode(played, &environment, &source, &mut stage, &mut episodes.views, report).await {
                 Ok(played) => episodes.episodes.push(played),
-                Err(failure) => episodes.failed.push(failure),
+                Err(error) => {
+                    episodes.failed.push(EpisodeFailure { environment: name.clone(), error, stage });
+                }
             }
         }
     }
@@ -138,31 +187,26 @@ async fn run_episode(
     mut played: SampleEpisode,
     environment: &Environment,
     source: &ActionSource<'_>,
-    views: &mut Vec<String>,
+    stage: &mut Stage,
+    views: &mut Vec<ShownView>,
     report: &mut Report,
-) -> Result<SampleEpisode, EpisodeFailure> {
-    let name = played.environment.clone();
-    let failure = |has_begun| {
-        let environment = name.clone();
-        move |error| EpisodeFailure { environment, error, has_begun }
-    };
+) -> Result<SampleEpisode, Error> {
     let call_log = CallLog::default();
-    let started = environment.with_call_log(&call_log).start(&played.task, SEED, played.stream()).await;
-    let mut episode = started.map_err(failure(false))?;
+    let mut episode = environment.with_call_log(&call_log).start(&played.task, SEED, played.stream()).await?;
     report.record_usage("start", &call_log);
+    *stage = Stage::Turn;
     for turn in 0..MAX_TURNS {
         let Some(agent) = source.agent_for(turn) else { break };
         let visit = played.steps.iter().filter(|step| step.agent == agent).count() as u32;
-        let view = episode.view(&agent).await.map_err(failure(true))?;
+        let view = episode.view(&agent).await?;
         report.record_usage("view", &call_log);
-        views.push(view.clone());
+        views.push(ShownView { environment: played.environment.clone(), view: view.clone() });
         let completion = COMPLETIONS[(played.index as usize * MAX_TURNS + turn) % COMPLETIONS.len()];
         let action = match source.act(turn, &view, visit, completion, report).await {
             Some(action) => action,
             None => continue,
         };
-        let applied = episode.apply(vec![(agent.clone(), action.clone())]).await;
-        let outcome = applied.map_err(failure(true))?;
+        let outcome = episode.apply(vec![(agent.clone(), action.clone())]).await?;
         report.record_usage("apply", &call_log);
         let ended = outcome.done || outcome.truncated;
         played.steps.push(Step { agent, view, action, outcome });

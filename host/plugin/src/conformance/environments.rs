@@ -2,12 +2,14 @@
 
 use pl_types::Item;
 
-use super::drive::{EpisodeFailure, SEED, SampleEpisode, SampleEpisodes};
+use super::drive::{EpisodeFailure, SEED, SampleEpisode, SampleEpisodes, Stage};
 use super::report::{CheckFailure, CheckOutcome, Report, violation};
 use crate::environment::{Environment, Episode};
 use crate::error::{Cause, Error};
 use crate::snapshot::Snapshot;
 use crate::values::DrawingForm;
+
+const PLAYS: &str = "plays episodes without a fault";
 
 /// Unusual actions.
 const ODD_ACTIONS: [&str; 8] =
@@ -24,19 +26,21 @@ pub async fn check_environment(
     report.add(item, "generates the same tasks in batches of any size", generated);
     let played: Vec<&SampleEpisode> = episodes.of_environment(&item.name).collect();
     let failed = || episodes.failed.iter().filter(|failure| failure.environment == item.name);
-    // A refusal of a task or of an action may be due to the samples; every other error is the environment's. If not one
-    // episode comes to its end, nothing was tested.
+    // A refusal may be due to the samples; every other error is the environment's.
     let is_fault = |failure: &&EpisodeFailure| failure.error.refusal().is_none();
-    let ends_all = |failure: &&EpisodeFailure| failure.has_begun && played.is_empty();
+    let ends_all = |failure: &&EpisodeFailure| failure.is_environments() && played.is_empty();
     if let Some(fault) = failed().find(is_fault) {
-        report.add(item, "plays episodes without a fault", Err(violation(fault.error.to_string())));
-    } else if let Some(refusal) = failed().find(ends_all) {
-        let observation = format!(
-            "every episode ends with an error: {}; agents have the names of their items, or are called `agent` where actions are \
-             given for an environment without any",
-            refusal.error
-        );
-        report.add(item, "plays episodes without a fault", Err(violation(observation)));
+        report.add(item, PLAYS, Err(violation(fault.error.to_string())));
+    } else if let Some(failure) = failed().find(ends_all) {
+        let observation = match failure.stage {
+            Stage::Turn => format!(
+                "every episode ends with an error: {}; agents have the names of their items, or are called `agent` where \
+                 actions are given for an environment without any",
+                failure.error
+            ),
+            _ => format!("no episode starts: {}", failure.error),
+        };
+        report.add(item, PLAYS, Err(violation(observation)));
     }
     let none = || match failed().next() {
         Some(why) => Err(CheckFailure::Untestable(format!("no episode could be run: {}", why.error))),

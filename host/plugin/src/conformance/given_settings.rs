@@ -117,8 +117,13 @@ impl ItemCall<'_> {
     /// Calls the agent on views until one of them fits the settings: those of another environment need not.
     async fn agent(&self, episodes: &SampleEpisodes, samples: &Samples) -> Result<(), Error> {
         let agent = Agent::new(self.plugin, &self.item.name, self.settings.clone())?;
-        let mut views: Vec<&str> =
-            samples.views.iter().chain(&episodes.views).map(String::as_str).take(MAX_VIEWS).collect();
+        let mut views: Vec<&str> = samples
+            .views
+            .iter()
+            .map(String::as_str)
+            .chain(episodes.views(MAX_VIEWS))
+            .take(MAX_VIEWS)
+            .collect();
         if views.is_empty() {
             views.push("null");
         }

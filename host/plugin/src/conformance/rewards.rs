@@ -7,16 +7,23 @@ use super::report::{CheckFailure, CheckOutcome, Report, violation};
 use crate::call_log::CallLog;
 use crate::reward::Reward;
 
-pub async fn check_reward(item: &Item, reward: &Reward, episodes: &SampleEpisodes, report: &mut Report) {
+/// Checks a reward on the steps of episodes. `is_for_them` says that it has to score at least one of them.
+pub async fn check_reward(
+    item: &Item,
+    reward: &Reward,
+    episodes: &SampleEpisodes,
+    is_for_them: bool,
+    report: &mut Report,
+) {
     let call_log = CallLog::default();
-    let scored = scores(&reward.with_call_log(&call_log), episodes).await;
+    let scored = scores(&reward.with_call_log(&call_log), episodes, is_for_them).await;
     if scored.is_ok() {
         report.record_usage("score", &call_log);
     }
     report.add(item, "returns the same scores for a step, independent of earlier calls", scored);
 }
 
-async fn scores(reward: &Reward, episodes: &SampleEpisodes) -> CheckOutcome {
+async fn scores(reward: &Reward, episodes: &SampleEpisodes, is_for_them: bool) -> CheckOutcome {
     let mut first = Vec::new();
     let mut refusal = None;
     for (played, step) in episodes.steps() {
@@ -29,6 +36,7 @@ async fn scores(reward: &Reward, episodes: &SampleEpisodes) -> CheckOutcome {
     }
     if first.is_empty() {
         return Err(CheckFailure::Untestable(match refusal {
+            Some(error) if is_for_them => return Err(violation(format!("it scores no step: {error}"))),
             Some(error) => format!("it can't score any step: {error}"),
             None => "there is no step: pass a plugin with an environment and agents".to_owned(),
         }));

@@ -84,6 +84,13 @@ async fn defaults(calls: &ItemCalls<'_>) -> CheckOutcome {
     let stated: Map<String, Value> = properties(calls.item)
         .filter_map(|(key, schema)| Some((key.clone(), schema.get("default")?.clone())))
         .collect();
+    let validator = Validator::new(&calls.item.settings_schema)?;
+    for (key, value) in &stated {
+        let settings = Value::Object(Map::from_iter([(key.clone(), value.clone())]));
+        if !validator.is_valid(&settings) {
+            return Err(violation(format!("the default of {settings} is not allowed by the schema")));
+        }
+    }
     for settings in [Map::new(), stated] {
         let text = Value::Object(settings.clone());
         match calls.first_call(settings).await? {

@@ -111,7 +111,11 @@
     (if (call $spoils (local.get $at) (i32.const 27)) (then
       (i64.store (i32.const 1024) (i64.const 1))
       (i32.store8 (i32.const 1028) (i32.const 2))
-      (call $set (i32.const 1032) (i32.const 0) (i32.const 0))))
+      (call $set (i32.const 1032) (i32.const 0) (i32.const 0))
+      ;; Scores are aligned to 8 bytes, and so is an error in their place.
+      (if (i32.eq (local.get $at) (i32.const 9)) (then
+        (i32.store8 (i32.const 1032) (i32.const 2))
+        (call $set (i32.const 1036) (i32.const 0) (i32.const 0))))))
     ;; The area itself stands where none can.
     (if (call $spoils (local.get $at) (i32.const 25)) (then (return (i32.const 1025))))
     (if (call $spoils (local.get $at) (i32.const 26)) (then (return (i32.const -8))))

@@ -4,7 +4,7 @@ use pl_plugin::conformance::{CheckResult, Report, Samples, check_plugin};
 use pl_plugin::{Plugin, PluginSpec, Task};
 use serde_json::{Map, Value, json};
 
-use crate::common::hostile::{Attack, EntryPoint, component_of};
+use crate::common::hostile::{Attack, EntryPoint, component_of, with_reward_schema};
 use crate::common::{built, load, services};
 
 /// Samples with settings of one item.
@@ -110,4 +110,44 @@ async fn an_environment_that_ends_every_episode_with_an_error_fails() {
 async fn an_environment_that_traps_at_the_start_of_each_episode_fails() {
     let (report, reason) = faulty_episodes(EntryPoint::Start, Attack::Trap).await;
     assert!(reason.contains("start") && reason.contains("unreachable") && !report.passed(), "{reason}");
+}
+
+fn failures(report: &Report) -> Vec<String> {
+    let reasons = report.checks.iter().filter_map(|check| match &check.result {
+        CheckResult::Failed(reason) => Some(format!("{}: {reason}", check.item)),
+        _ => None,
+    });
+    reasons.collect()
+}
+
+/// Tasks and actions for the hostile guest, which makes only one task and no JSON action.
+fn hostile_samples() -> Samples {
+    let tasks = vec![Task { id: "one".to_owned(), data: "{}".to_owned() }];
+    Samples { tasks, actions: vec!["{}".to_owned()], ..Samples::default() }
+}
+
+/// An error of its own in every call is a failure, not a lack of samples.
+#[tokio::test]
+async fn an_item_that_refuses_everything_fails() {
+    for (entry, expected) in [
+        (EntryPoint::Start, "environment problems: no episode starts: "),
+        (EntryPoint::Prompt, "agent agent: it reads no view: "),
+        (EntryPoint::Parse, "agent agent: on the completion \"\": "),
+        (EntryPoint::Score, "reward score: it scores no step: "),
+    ] {
+        let plugin = load(&component_of(entry, Attack::Refuse), PluginSpec::new("hostile")).await;
+        let report = check_plugin(&plugin, &[], &services(), &hostile_samples()).await.unwrap();
+        let failures = failures(&report);
+        assert!(failures.iter().any(|failure| failure.starts_with(expected)), "{entry:?}: {failures:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_default_that_its_own_schema_does_not_allow_fails() {
+    let schema =
+        r#"{"properties":{"size":{"type":"integer","minimum":1,"default":0}},"additionalProperties":false}"#;
+    let plugin = load(&with_reward_schema(schema), PluginSpec::new("hostile")).await;
+    let report = check_plugin(&plugin, &[], &services(), &hostile_samples()).await.unwrap();
+    let expected = "reward score: the default of {\"size\":0} is not allowed by the schema";
+    assert!(failures(&report).iter().any(|failure| failure == expected), "{:?}", report.checks);
 }

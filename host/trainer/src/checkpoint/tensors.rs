@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use pl_model::{Adapter, Config};
+use pl_model::{Adapter, Config, TensorSet};
 use tch::{Device, Tensor, no_grad};
 
 use super::OTHER_WORKFLOW;

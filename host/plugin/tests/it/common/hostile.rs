@@ -193,6 +193,16 @@ pub fn harmless() -> Vec<u8> {
     guest("99", "0")
 }
 
+/// The same guest without an attack, whose reward has a schema of its settings.
+pub fn with_reward_schema(schema: &str) -> Vec<u8> {
+    const NO_SETTINGS: &str = r#""\40\00\00\00\02\00\00\00""#;
+    let (items, reward) = GUEST.split_once("(data (i32.const 328)").unwrap();
+    let own = format!(r#""\00\10\00\00\{:02x}\00\00\00""#, schema.len());
+    let reward = reward.replacen(NO_SETTINGS, &own, 1);
+    let source = format!("{items}(data (i32.const 4096) {schema:?})\n  (data (i32.const 328){reward}");
+    component(&source.replace("WHERE", "99").replace("WHAT", "0"), "domain")
+}
+
 fn guest(entry: &str, attack: &str) -> Vec<u8> {
     component(&GUEST.replace("WHERE", entry).replace("WHAT", attack), "domain")
 }
