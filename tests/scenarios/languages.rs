@@ -216,6 +216,10 @@ fn own_tests_pass() {
     std::os::unix::fs::symlink(sdk.join("js"), copy.join("node_modules/pl-sdk")).unwrap();
     run_if_present(Command::new("node").arg("--test").current_dir(copy));
     let Some(yyjson) = guests::yyjson() else { return };
+    let program = scratch.path().join("sdk");
+    if run_if_present(native(&sdk, &yyjson, &program).arg(sdk.join("c/test/sdk_test.c"))) {
+        succeed(&mut Command::new(program));
+    }
     let program = scratch.path().join("sums");
     let own = ["sums.c", "extract.c", "test/sums_test.c"].map(|file| sdk.join("examples/c").join(file));
     if run_if_present(native(&sdk, &yyjson, &program).arg("-I").arg(sdk.join("examples/c")).args(own)) {

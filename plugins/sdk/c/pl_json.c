@@ -125,6 +125,21 @@ static bool read_object(reader *reader, yyjson_val *json, const pl_type *type, v
   return true;
 }
 
+/* Reads an integer of at most 64 bits. JSON Schema counts 3.0 as one too. */
+static bool read_integer(yyjson_val *json, bool is_signed, void *value) {
+  if (yyjson_is_real(json)) {
+    double number = yyjson_get_real(json);
+    if (is_signed ? !(number >= -0x1p63 && number < 0x1p63) : !(number >= 0 && number < 0x1p64)) return false;
+    *(uint64_t *)value = is_signed ? (uint64_t)(int64_t)number : (uint64_t)number;
+    return number == (is_signed ? (double)(int64_t)number : (double)(uint64_t)number);
+  }
+  /* yyjson's signed integers are the negative ones. */
+  bool fits = yyjson_is_uint(json) ? !is_signed || yyjson_get_uint(json) <= INT64_MAX : is_signed && yyjson_is_sint(json);
+  if (!fits) return false;
+  *(uint64_t *)value = yyjson_get_uint(json);
+  return true;
+}
+
 static bool read_value(reader *reader, yyjson_val *json, const pl_type *type, void *value) {
   switch (type->kind) {
     case PL_KIND_BOOL:
@@ -132,15 +147,9 @@ static bool read_value(reader *reader, yyjson_val *json, const pl_type *type, vo
       *(bool *)value = yyjson_get_bool(json);
       return true;
     case PL_KIND_INT:
-      if (!yyjson_is_int(json) || (yyjson_is_uint(json) && yyjson_get_uint(json) > INT64_MAX)) {
-        return expected(reader, "an integer", json);
-      }
-      *(int64_t *)value = yyjson_get_sint(json);
-      return true;
+      return read_integer(json, true, value) || expected(reader, "an integer", json);
     case PL_KIND_UINT:
-      if (!yyjson_is_uint(json)) return expected(reader, "a non-negative integer", json);
-      *(uint64_t *)value = yyjson_get_uint(json);
-      return true;
+      return read_integer(json, false, value) || expected(reader, "a non-negative integer", json);
     case PL_KIND_NUMBER:
       if (!yyjson_is_num(json)) return expected(reader, "a number", json);
       *(double *)value = yyjson_get_num(json);

@@ -20,6 +20,17 @@ bool pl_refuse_settings(const char *format, ...) { REFUSE(PL_ABOUT_SETTINGS); }
 bool pl_refuse_task(const char *format, ...) { REFUSE(PL_ABOUT_TASK); }
 bool pl_refuse(const char *format, ...) { REFUSE(PL_ABOUT_ITEM); }
 
+/* Returns false; a function of an item that has refused without a message gets one. */
+static bool refused_by(const char *item, const char *function) {
+  if (pl_refused.message.len > 0) return false;
+  return pl_refuse("%s.%s returned false without a message: call pl_refuse, pl_refuse_task or pl_refuse_settings", item,
+                   function);
+}
+
+/* Calls a function of an item, without the message of an earlier call. */
+#define CALL(item, function, ...) \
+  (pl_refused.message = pl_str(""), (item)->function(__VA_ARGS__) || refused_by((item)->name, #function))
+
 bool pl_read_task(const pl_task *task, const pl_type *type, void *value) {
   pl_text why;
   if (pl_read_json(task->data, type, value, false, &why)) return true;
@@ -94,7 +105,7 @@ bool pl_call_start(pl_text item, pl_text settings, const pl_task *task, uint64_t
   if (!find_environment(item, &environment)) return false;
   if (!read_settings(environment->name, environment->settings, settings, &read)) return false;
   void *made = pl_new(environment->state);
-  if (!environment->start(read, task, seed, made)) return false;
+  if (!CALL(environment, start, read, task, seed, made)) return false;
   return write_plain(environment->name, "state", environment->state, made, state);
 }
 
@@ -121,7 +132,7 @@ bool pl_call_view(pl_text item, pl_text settings, pl_text state, pl_text agent, 
   void *read, *made;
   if (!resume(item, settings, state, &environment, &read, &made)) return false;
   void *seen = pl_new(environment->view);
-  if (!environment->see(read, made, agent, seen)) return false;
+  if (!CALL(environment, see, read, made, agent, seen)) return false;
   return write_plain(environment->name, "view", environment->view, seen, view);
 }
 
@@ -133,7 +144,7 @@ bool pl_call_apply(pl_text item, pl_text settings, pl_text *state, const pl_json
   if (!resume(item, settings, *state, &environment, &read, &made)) return false;
   if (!read_actions(environment->name, environment->action, given, count, &actions)) return false;
   pl_outcome result = {false, false, pl_new(environment->facts), pl_new(environment->evidence)};
-  if (!environment->apply(read, made, actions, count, &result)) return false;
+  if (!CALL(environment, apply, read, made, actions, count, &result)) return false;
   outcome->done = result.done;
   outcome->truncated = result.truncated;
   if (!environment->facts) {
@@ -153,7 +164,7 @@ bool pl_call_oracle(pl_text item, pl_text settings, pl_text state, pl_text agent
   if (!environment->oracle) return true;
   void *advised = pl_new(environment->action);
   *known = true;
-  if (!environment->oracle(read, made, agent, advised, known)) return false;
+  if (!CALL(environment, oracle, read, made, agent, advised, known)) return false;
   return !*known || write_plain(environment->name, "oracle's action", environment->action, advised, action);
 }
 
@@ -164,7 +175,7 @@ bool pl_call_draw(pl_text item, pl_text settings, pl_text state, pl_drawing_form
   if (!resume(item, settings, state, &environment, &read, &made)) return false;
   if (!environment->draw) return true;
   *drawing = pl_str("");
-  if (!environment->draw(read, made, form, drawing)) return false;
+  if (!CALL(environment, draw, read, made, form, drawing)) return false;
   *known = drawing->len > 0;
   return true;
 }
@@ -178,7 +189,7 @@ bool pl_call_tasks(pl_text item, pl_text settings, const pl_task_request *reques
   }
   if (!read_settings(environment->name, environment->settings, settings, &read)) return false;
   *tasks = pl_alloc(request->count * sizeof(pl_task));
-  return environment->tasks(read, request, *tasks);
+  return CALL(environment, tasks, read, request, *tasks);
 }
 
 /* ---- Agents ---- */
@@ -189,7 +200,7 @@ bool pl_call_prompt(pl_text item, pl_text settings, pl_text view, const pl_turn 
   if (!find_agent(item, &agent)) return false;
   if (!read_settings(agent->name, agent->settings, settings, &read)) return false;
   if (!read_plain(agent->name, FOREIGN_VIEW, agent->view, view, &seen)) return false;
-  return agent->prompt(read, seen, turn, request);
+  return CALL(agent, prompt, read, seen, turn, request);
 }
 
 bool pl_call_parse(pl_text item, pl_text settings, pl_text view, const pl_completion *completion, pl_text *action) {
@@ -199,7 +210,7 @@ bool pl_call_parse(pl_text item, pl_text settings, pl_text view, const pl_comple
   if (!read_settings(agent->name, agent->settings, settings, &read)) return false;
   if (!read_plain(agent->name, FOREIGN_VIEW, agent->view, view, &seen)) return false;
   void *meant = pl_new(agent->action);
-  if (!agent->parse(read, seen, completion, meant)) return false;
+  if (!CALL(agent, parse, read, seen, completion, meant)) return false;
   return write_plain(agent->name, "action", agent->action, meant, action);
 }
 
@@ -212,7 +223,7 @@ bool pl_call_tools(pl_text item, pl_text settings, pl_text view, const pl_tool_c
   if (!agent->call_tools) return true;
   if (!read_settings(agent->name, agent->settings, settings, &read)) return false;
   if (!read_plain(agent->name, FOREIGN_VIEW, agent->view, view, &seen)) return false;
-  if (!agent->call_tools(read, seen, calls, count, results)) return false;
+  if (!CALL(agent, call_tools, read, seen, calls, count, results)) return false;
   *known = results->count > 0;
   return true;
 }
@@ -260,7 +271,7 @@ bool pl_call_score(pl_text item, pl_text settings, const pl_task *task, const pl
     return false;
   }
   pl_transition transition = {task, actions, count, outcome->done, outcome->truncated, facts, evidence};
-  return reward->score(read, &transition, scores);
+  return CALL(reward, score, read, &transition, scores);
 }
 
 void pl_add_score(pl_scores *scores, pl_text agent, double reward, bool success) {

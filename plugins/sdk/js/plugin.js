@@ -1,7 +1,7 @@
 // Adapters from items (plain objects) to the contract's functions over JSON, which a component exports.
 
 import { Refusal, SettingsError, TaskError } from "./errors.js";
-import { DRAWING, OUTCOME, REQUEST, RESULTS, SCORES, STATE, TASKS, partTag, returned } from "./returned.js";
+import { ANY, DRAWING, OUTCOME, REQUEST, RESULTS, SCORES, STATE, TASKS, partTag, returned } from "./returned.js";
 import { log } from "./services.js";
 import { readSettings, settingsSchema } from "./settings.js";
 
@@ -51,8 +51,8 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
     }
 
     view(agent) {
-      return guarded(`${this.name}.view`, () =>
-        json(this.item.view(this.state, this.settings, agent), `the view of ${this.name}`),
+      return guarded(`${this.name}.view`, (what) =>
+        json(returned(what, this.item.view(this.state, this.settings, agent), ANY), `the view of ${this.name}`),
       );
     }
 
@@ -70,8 +70,8 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
     }
 
     oracle(agent) {
-      return guarded(`${this.name}.oracle`, () => {
-        const action = this.item.oracle?.(this.state, this.settings, agent);
+      return guarded(`${this.name}.oracle`, (what) => {
+        const action = returned(what, this.item.oracle?.(this.state, this.settings, agent), ANY);
         return action == null ? undefined : json(action, `the oracle's action of ${this.name}`);
       });
     }
@@ -119,10 +119,10 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
 
       parse(name, settings, view, { text, toolCalls, finish }) {
         const item = find("agent", name);
-        return guarded(`${name}.parse`, () => {
+        return guarded(`${name}.parse`, (what) => {
           const completion = { text, toolCalls: toolCalls.map(readCall), finish };
           const action = item.parse(settingsOf(item, name, settings), JSON.parse(view), completion);
-          return json(action, `the action of ${name}`);
+          return json(returned(what, action, ANY), `the action of ${name}`);
         });
       },
     },
@@ -199,6 +199,9 @@ function wirePart(part) {
   return { tag, val: part[tag] };
 }
 
+/** Kinds of objects that JSON.stringify writes with what they contain. */
+const JSON_KINDS = new Set(["Null", "Object", "Array", "Arguments", "Number", "String", "Boolean"]);
+
 /** Writes a value as JSON. Throws a Refusal about `what` if it has no JSON form. */
 function json(value, what) {
   const refuse = (why) => {
@@ -209,15 +212,18 @@ function json(value, what) {
     // JSON.stringify would write null, and the number would be lost silently.
     if (typeof inner === "number" && !Number.isFinite(inner)) refuse(`${key || "it"} is ${inner}`);
     if (typeof inner === "string" && !inner.isWellFormed()) refuse(`${key || "it"} has half of a surrogate pair`);
+    // It would write {}, without what a Map or a Set contains.
+    const kind = Object.prototype.toString.call(inner).slice(8, -1);
+    if (typeof inner === "object" && !JSON_KINDS.has(kind) && !ArrayBuffer.isView(inner)) refuse(`${key || "it"} is a ${kind}`);
     return inner;
   };
   let text;
   try {
     text = JSON.stringify(value, replacer);
   } catch (error) {
-    // Its own errors: a cycle, or a BigInt.
+    // Its own errors: a cycle, or a BigInt. That the memory is full is no error but a string.
     if (error instanceof Refusal) throw error;
-    refuse(error.message);
+    refuse(error?.message ?? error);
   }
   return text ?? refuse(`it is ${typeof value}`);
 }

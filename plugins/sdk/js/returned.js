@@ -66,6 +66,7 @@ export function partTag(value) {
   return Object.keys(PARTS).find((tag) => value?.[tag] !== undefined);
 }
 
+export const ANY = any;
 export const STATE = simple("an object", (value) => typeof value === "object" && value !== null);
 export const TASKS = listOf(record({ id: text, data: any }));
 export const OUTCOME = record({ done: optional(flag), truncated: optional(flag), facts: any, evidence: any });
@@ -83,6 +84,7 @@ export const SCORES = record({ team: number, local: listOf(score), success: flag
 
 /** Returns `value`, which the function `what` returned. Throws a Refusal if it has another shape. */
 export function returned(what, value, shape) {
+  if (value instanceof Promise) throw new Refusal(`${what} returned a Promise: functions of items can't be async`);
   const found = shape.find(value, "");
   if (!found) return value;
   const whole = found.path ? `${Array.isArray(value) ? "a list" : "an object"} whose \`${found.path}\` is ` : "";

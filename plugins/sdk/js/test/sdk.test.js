@@ -68,7 +68,8 @@ test("an exception names its place", () => {
 /** Calls a function whose item returns `value`. */
 function call(hook, value) {
   const give = () => value;
-  const odd = { start: () => ({}), view: give, apply: give, draw: give, tasks: give, ...(hook === "start" && { start: give }) };
+  const begin = hook === "start" ? give : () => ({});
+  const odd = { start: begin, view: give, apply: give, oracle: give, draw: give, tasks: give };
   const talker = { prompt: give, callTools: give, parse: give };
   const { Episode, tasks } = plugin({ environments: { odd } }).environments;
   const { agents, rewards } = plugin({ agents: { talker }, rewards: { judge: { score: give } } });
@@ -80,9 +81,11 @@ function call(hook, value) {
     start,
     view: () => start().view("a"),
     apply: () => start().apply([]),
+    oracle: () => start().oracle("a"),
     draw: () => start().draw("text"),
     prompt: () => agents.prompt("talker", "{}", "{}", { agent: "a", visit: 0 }),
     callTools: () => agents.callTools("talker", "{}", "{}", []),
+    parse: () => agents.parse("talker", "{}", "{}", { text: "", toolCalls: [], finish: "stop" }),
     score: () => rewards.score("judge", "{}", { task, actions: [], outcome }),
   }[hook]();
 }
@@ -104,6 +107,10 @@ test("a result of another shape is named", () => {
     ["view", cyclic, "cannot write the view of odd as JSON: "],
     ["view", { word: "a\ud83d" }, "cannot write the view of odd as JSON: word has half of a surrogate pair"],
     ["view", { "a\ud83d": 1 }, 'cannot write the view of odd as JSON: the name "a\\ud83d" has half of a surrogate pair'],
+    ["view", new Map([["a", 1]]), "cannot write the view of odd as JSON: it is a Map"],
+    ["view", { seen: new Set([1]) }, "cannot write the view of odd as JSON: seen is a Set"],
+    ["view", { later: Promise.resolve(1) }, "cannot write the view of odd as JSON: later is a Promise"],
+    ["view", { toJSON() { throw "out of memory"; } }, "cannot write the view of odd as JSON: out of memory"],
     ["prompt", "text", 'talker.prompt returned "text", expected { messages, tools, stop } or undefined'],
     ["prompt", request(5), "whose `messages[0].parts[0].text` is 5, expected a string"],
     ["prompt", request("a\ud83d"), "`messages[0].parts[0].text` is \"a\\ud83d\", expected text without half of a surrogate pair"],
@@ -122,10 +129,22 @@ test("a result of another shape is named", () => {
   }
 });
 
+test("an async function is named", () => {
+  const promise = Promise.resolve({});
+  for (const hook of ["start", "view", "apply", "oracle", "draw", "tasks", "prompt", "callTools", "parse", "score"]) {
+    assert.throws(() => call(hook, promise), new RegExp(`\\.${hook} returned a Promise: functions of items can't be async`));
+  }
+});
+
 test("results of each shape pass", () => {
   assert.deepEqual(call("apply", {}), { done: false, truncated: false, facts: "{}", evidence: "null" });
   assert.deepEqual(call("tasks", [{ id: "1", data: 2 }]), [{ id: "1", data: "2" }]);
   assert.deepEqual([call("draw", null), call("prompt", null), call("callTools", null)], [undefined, undefined, undefined]);
+  class Point {
+    x = 1;
+  }
+  const written = '{"point":{"x":1},"day":"1970-01-01T00:00:00.000Z","none":null}';
+  assert.equal(call("view", { point: new Point(), day: new Date(0), none: null }), written);
   for (const skipped of [false, "", 0]) assert.equal(call("prompt", skipped), undefined);
   assert.deepEqual(call("apply", { done: 1, truncated: 0, facts: {} }).done, true);
   const scores = call("score", { team: 1, local: [{ agent: "a", reward: 1, success: 1 }], success: null });

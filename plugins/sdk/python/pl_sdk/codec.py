@@ -42,7 +42,8 @@ def plain(value: Any) -> Any:
 
 
 def parse(text: str | bytes, kind: Any = Any, closed: bool = False) -> Any:
-    """Parses `text` as a value of type `kind`. `closed` rejects fields that the dataclass does not have.
+    """Parses `text` as a value of type `kind`. `closed`, for settings: fields that the dataclass does not have
+    are errors, and numbers such as 3.0 are integers too.
 
     Raises ValueError with the path and the reason.
     """
@@ -61,6 +62,9 @@ def read(value: Any, kind: Any, where: str, closed: bool = False) -> Any:
     if kind is bool:
         return _expect(value, isinstance(value, bool), "true or false", where)
     if kind is int:
+        # JSON Schema counts 3.0 as an integer. Elsewhere it stays a float, as in a snapshot of a field `int | float`.
+        if closed and isinstance(value, float) and value.is_integer():
+            return int(value)
         return _expect(value, isinstance(value, int) and not isinstance(value, bool), "an integer", where)
     if kind is float:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -17,6 +17,9 @@ from . import values
 from .errors import Refusal
 
 
+_UNICODE = "text without half of a surrogate pair"
+
+
 class _Mismatch(Exception):
     """The path of a part of another type, that part, and the name of the expected type."""
 
@@ -44,8 +47,8 @@ def _converted(value: Any, kind: Any, path: str) -> Any:
                 return _converted(value, option, path)
             except _Mismatch as mismatch:
                 found.append(mismatch)
-        # A part of an option that fits by itself says more than the list of all options.
-        inner = [one for one in found if one.path != path]
+        # A part of an option that fits by itself says more than the list of all options, and so does its content.
+        inner = [one for one in found if one.path != path or one.expected == _UNICODE]
         raise inner[0] if inner else _Mismatch(path, value, _name(kind))
     if kind is Any:
         return value
@@ -53,7 +56,7 @@ def _converted(value: Any, kind: Any, path: str) -> Any:
     if not fits(value):
         raise _Mismatch(path, value, _name(kind))
     if kind is str and not is_unicode(value):
-        raise _Mismatch(path, value, "text without half of a surrogate pair")
+        raise _Mismatch(path, value, _UNICODE)
     if origin in (list, Sequence):
         return [_converted(item, arguments[0], f"{path}[{at}]") for at, item in enumerate(value)]
     if dataclasses.is_dataclass(kind) and kind.__module__ == values.__name__:

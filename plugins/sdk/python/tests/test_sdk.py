@@ -157,12 +157,18 @@ class Items(unittest.TestCase):
             ("{}", "settings of place: `must` is missing"),
             ('{"must":"b","rouds":1}', "unknown field `rouds`, expected one of `rounds`"),
             ('{"must":"b","rounds":10}', "rounds: 10 is out of range, expected 1 to 9"),
+            ('{"must":"b","rounds":2.5}', "rounds: expected an integer, found 2.5"),
             ('{"must":"b","rounds":true}', "rounds: expected an integer, found true"),
             ('{"must":"b","mood":"sad"}', "mood: expected one of 'kind', 'cruel'"),
             ('{"must":"b","inner":[{"word":1}]}', "inner[0].word: expected a string, found 1"),
             ('{"must":"b","inner":[{"word":"w","more":1}]}', "inner[0]: unknown field `more`"),
         ]:
             self.refused(SettingsError, words, start, settings)
+
+    def test_a_whole_number_is_an_integer_in_settings(self):
+        read = codec.parse('{"must":"b","rounds":4.0}', Rules, closed=True)
+        self.assertEqual(repr(read.rounds), "4")
+        self.assertEqual(repr(codec.parse("4.0", int | float)), "4.0", "a snapshot keeps it")
 
     def test_what_comes_from_elsewhere_is_read_by_its_type(self):
         self.refused(Refusal, "the action of agent `a`", start().apply, [("a", '{"text":1}')])
@@ -195,6 +201,8 @@ class Items(unittest.TestCase):
             ("prompt", "text", "talker.prompt returned 'text' (str), expected Request or None"),
             ("prompt", Request.user(5), "a Request whose `messages[0].parts` is 5 (int), expected str or list["),
             ("prompt", Request([message, Message(Role.USER, [Text("a\ud83d")])]), "`messages[1].parts[0].text` is 'a\\ud83d' (str)"),
+            ("prompt", Request.user("\ud800"), "`messages[0].parts` is '\\ud800' (str), expected text without half of a surrogate pair"),
+            ("draw", "\ud800", "odd.draw returned '\\ud800' (str), expected text without half of a surrogate pair"),
             ("prompt", Request([Message("user", "?")]), "`messages[0].role` is 'user' (str), expected Role"),
             ("prompt", Request([message], stop="\n"), "`stop` is '\\n' (str), expected list[str]"),
             ("call_tools", [7], "talker.call_tools returned a list whose `[0]` is 7 (int), expected str"),
@@ -297,6 +305,55 @@ class Output(unittest.TestCase):
         root = Path(__file__).parent.parent
         run = subprocess.run([sys.executable, "-c", OUTPUT], cwd=root, capture_output=True, encoding="utf-8")
         self.assertEqual((run.stderr, run.stdout), ("", "built utf-8 \u00e9\nbytes\n"))
+
+#: Imports the module of what a component lacks, and uses all of it: first during the build, then after it.
+ABSENT = """
+import datetime, importlib.util, io, os, random, sys, time, uuid
+spec = importlib.util.spec_from_file_location("pl_sdk.component.absent", "pl_sdk/component/absent.py")
+absent = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(absent)
+from time import time as kept
+import socket
+
+class Clock:
+    read = time.time
+
+uses = {
+    "no clock (time.time)": [kept, Clock().read],
+    "no clock (time.sleep)": [lambda: time.sleep(0)],
+    "no clock (time.localtime)": [time.localtime, lambda: time.localtime(None)],
+    "no clock (datetime.datetime.now)": [lambda: datetime.datetime.now(), lambda: datetime.datetime.now(tz=datetime.timezone.utc)],
+    "no clock (datetime.date.today)": [lambda: datetime.date.today(), lambda: datetime.datetime.today()],
+    "no files (open): read them at the top": [lambda: open("README.md").close(), lambda: io.FileIO("README.md").close()],
+    "no files (os.listdir)": [os.listdir],
+    "no random bytes of the system (os.urandom): use pl_sdk.random": [lambda: os.urandom(2), uuid.uuid4],
+    "no random bytes of the system (random.seed)": [random.Random, lambda: random.seed()],
+    "no network (socket.__new__)": [lambda: socket.socket().close()],
+    "no module colorsys: import it at the top": [lambda: importlib.import_module("colorsys")],
+}
+for calls in uses.values():
+    for call in calls:
+        call()
+del sys.modules["colorsys"]
+absent.close()
+for words, calls in uses.items():
+    for call in calls:
+        try:
+            call()
+        except (OSError, ModuleNotFoundError) as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(words)
+assert not os.path.exists("README.md") and time.gmtime(3).tm_sec == 3 and time.strftime("%Y", time.gmtime(3)) == "1970"
+assert random.Random(3).random() == random.Random(3).random()
+"""
+
+
+class Absent(unittest.TestCase):
+    def test_what_a_component_lacks_is_an_exception(self):
+        root = Path(__file__).parent.parent
+        run = subprocess.run([sys.executable, "-c", ABSENT], cwd=root, capture_output=True, encoding="utf-8")
+        self.assertEqual((run.stderr, run.returncode), ("", 0))
 
 
 class Services(unittest.TestCase):

@@ -282,7 +282,29 @@ fn read<T: DeserializeOwned>(item: &str, what: &str, json: &str) -> Result<T> {
 
 fn read_settings<S: DeserializeOwned>(item: &str, json: &str) -> Result<S> {
     serde_json::from_str(json)
+        .or_else(|error| {
+            let settings: Value = serde_json::from_str(json)?;
+            serde_json::from_value(with_integers(settings)).map_err(|_| error)
+        })
         .map_err(|e| Error::unreadable(ErrorKind::Settings, &format!("settings of {item}"), &e))
+}
+
+/// Writes numbers such as 3.0 as integers: JSON Schema counts them as such, serde does not.
+fn with_integers(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            // Beyond 2^53 a float may stand for several integers.
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() <= (1_u64 << 53) as f64 => {
+                Value::from(float as i64)
+            }
+            _ => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(with_integers).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, field)| (name, with_integers(field))).collect()
+        }
+        other => other,
+    }
 }
 
 fn read_view<V: DeserializeOwned>(item: &str, json: &str) -> Result<V> {

@@ -298,6 +298,9 @@ fn refusals_say_whose_fault_it_is() {
     let error = start(r#"{"limit": 5, "limt": 1}"#, "1");
     assert_eq!(error.kind, ErrorKind::Settings);
     assert!(error.message.starts_with("settings of counter: unknown field `limt`"), "{}", error.message);
+    let error = start(r#"{"limit": 5.5}"#, "1");
+    assert!(error.message.contains("invalid type: floating point `5.5`, expected u64"), "{}", error.message);
+    assert!(registry::start::<Plugin>("counter", r#"{"limit": 5.0}"#, &task("1"), 0).is_ok());
     let error = start(LIMITS, r#""one""#);
     assert_eq!(error.kind, ErrorKind::Task);
     assert!(error.message.starts_with("task t: invalid type"), "{}", error.message);

@@ -1,5 +1,7 @@
 //! `pl-host plugin dev`: builds a plugin after every change, and replays a recorded episode with each build.
 
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
@@ -67,7 +69,7 @@ fn build_and_replay(app: &App, project: &Project, run: &Path, options: &PluginDe
 /// Returns the newest run in the folder `runs` of the working folder or of the project.
 fn newest_run(project: &Project) -> Result<PathBuf, CommandError> {
     let folders = [PathBuf::from("runs"), project.folder.join("runs")];
-    let runs = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+    let runs = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
     let dated = runs.filter_map(|entry| {
         let path = entry.path();
         let created: SystemTime = path.join("workflow.json").metadata().ok()?.modified().ok()?;
@@ -88,24 +90,50 @@ struct Changes {
     _watcher: notify::RecommendedWatcher,
 }
 
-fn watch(project: &Project) -> Result<Changes, CommandError> {
-    let (sender, events) = channel();
-    // Outputs of the build are not changes.
-    let outputs = [
-        project.folder.join("target"),
-        project.folder.join("runs"),
-        project.out.clone(),
-        project.folder.join("sdk"),
-    ];
-    let is_source = move |path: &Path| {
+/// Files of a project that are no sources.
+struct Ignored {
+    /// Outputs of the build and of runs.
+    outputs: [PathBuf; 4],
+    /// Files that this process writes its output to, as in `pl-host plugin dev > dev.txt`, by [`identity`].
+    written: Vec<(u64, u64)>,
+}
+
+impl Ignored {
+    fn of(project: &Project) -> Self {
+        let folder = &project.folder;
+        Self {
+            outputs: [folder.join("target"), folder.join("runs"), project.out.clone(), folder.join("sdk")],
+            written: ["/dev/stdout", "/dev/stderr"]
+                .iter()
+                .filter_map(|stream| fs::metadata(stream).ok())
+                .filter(Metadata::is_file)
+                .map(|file| identity(&file))
+                .collect(),
+        }
+    }
+
+    /// Returns false for outputs, hidden files, logs, and parts of files that tools are writing.
+    fn is_source(&self, path: &Path) -> bool {
         let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
         !hidden
-            && !outputs.iter().any(|output| path.starts_with(output))
-            && path.extension().is_none_or(|e| e != "part" && e != "lock")
-    };
+            && !self.outputs.iter().any(|output| path.starts_with(output))
+            && path.extension().is_none_or(|e| e != "part" && e != "lock" && e != "log")
+            && !fs::metadata(path).is_ok_and(|file| self.written.contains(&identity(&file)))
+    }
+}
+
+/// Returns the device of a file and the file's number on it.
+fn identity(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+fn watch(project: &Project) -> Result<Changes, CommandError> {
+    let (sender, events) = channel();
+    let ignored = Ignored::of(project);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        if event.is_ok_and(|event| !event.kind.is_access() && event.paths.iter().any(|path| is_source(path)))
-        {
+        if event.is_ok_and(|event| {
+            !event.kind.is_access() && event.paths.iter().any(|path| ignored.is_source(path))
+        }) {
             // The receiver is gone when the command ends.
             let _ = sender.send(());
         }
@@ -123,5 +151,31 @@ impl Changes {
         }
         while self.events.recv_timeout(QUIET_PERIOD).is_ok() {}
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_and_the_programs_own_output_are_no_sources() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, "text").unwrap();
+            path
+        };
+        let written = file("output.txt");
+        let ignored = Ignored {
+            outputs: ["target", "runs", "guess.wasm", "sdk"].map(|name| folder.path().join(name)),
+            written: vec![identity(&fs::metadata(&written).unwrap())],
+        };
+        for path in [written, file("dev.log"), file(".guess.py.swp"), folder.path().join("target/x")] {
+            assert!(!ignored.is_source(&path), "{}", path.display());
+        }
+        for path in [file("guess.py"), file("words.txt"), folder.path().join("deleted.py")] {
+            assert!(ignored.is_source(&path), "{}", path.display());
+        }
     }
 }

@@ -73,7 +73,8 @@ impl Inspected<'_> {
         )?;
         writeln!(
             out,
-            "allowed   no files, no network, no environment variables; a clock that advances with the work done"
+            "allowed   no files, no network, no environment variables, {}",
+            clock(&self.interface.imports)
         )?;
         for grant in self.grants() {
             writeln!(out, "          a workflow may grant {grant}")?;
@@ -85,8 +86,8 @@ impl Inspected<'_> {
     }
 
     fn grants(&self) -> impl Iterator<Item = &'static str> {
-        let imports = |package: &str| self.interface.imports.iter().any(|name| name.starts_with(package));
-        GRANTS.into_iter().filter(move |(package, _)| imports(package)).map(|(_, grant)| grant)
+        let imports = &self.interface.imports;
+        GRANTS.into_iter().filter(move |(package, _)| has_package(imports, package)).map(|(_, grant)| grant)
     }
 
     fn to_json(&self) -> Value {
@@ -104,6 +105,19 @@ impl Inspected<'_> {
     }
 }
 
+/// Describes the clock of a component, which has one only if it imports it.
+fn clock(imports: &[String]) -> &'static str {
+    if has_package(imports, "wasi:clocks/") {
+        "no real clock: its clock advances with the work done"
+    } else {
+        "no clock"
+    }
+}
+
+fn has_package(imports: &[String], package: &str) -> bool {
+    imports.iter().any(|name| name.starts_with(package))
+}
+
 /// Groups imports by package.
 fn packages(imports: &[String]) -> BTreeMap<&str, Vec<&str>> {
     let mut packages: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -113,4 +127,17 @@ fn packages(imports: &[String]) -> BTreeMap<&str, Vec<&str>> {
         packages.entry(package).or_default().push(interface);
     }
     packages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_component_that_imports_a_clock_has_one() {
+        let imports = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        assert_eq!(clock(&imports(&["pl-host:plugin/log@0.1.0"])), "no clock");
+        let with_clock = imports(&["wasi:io/streams@0.2.6", "wasi:clocks/wall-clock@0.2.6"]);
+        assert!(clock(&with_clock).contains("advances with the work done"));
+    }
 }

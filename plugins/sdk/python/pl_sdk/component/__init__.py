@@ -5,6 +5,8 @@ It has one module for each of the contract's interfaces: a component imports tho
 
 from __future__ import annotations
 
+from contextlib import suppress
+from importlib import import_module
 from typing import Any, Callable
 
 from componentize_py_types import Err
@@ -15,7 +17,7 @@ from wit_world.imports import retrieval as host_retrieval
 from wit_world.imports import sandbox as host_sandbox
 from wit_world.imports import types
 
-from . import output
+from . import absent, output
 from .. import host, retrieval, sandbox
 from ..errors import Refusal, SettingsError, TaskError, describe
 from ..items import Plugin
@@ -31,7 +33,12 @@ def serve(plugin: Plugin) -> None:
     # This reports settings and facts of unsupported types now, while the component is built.
     _registry.describe()
     host.current = _Host
+    # The bindings import these after `serve`, when the sources can't be read any more. Worlds without environments lack them.
+    for module in ("environments", "wit_world.exports.environments"):
+        with suppress(ModuleNotFoundError):
+            import_module(module)
     output.close()
+    absent.close()
 
 
 def registry() -> Registry:
