@@ -44,6 +44,9 @@ pub enum CatalogError {
     /// The file exceeds the limit.
     #[error("it is larger than {} MiB", LARGEST_FILE >> 20)]
     TooLarge,
+    /// A line is not UTF-8.
+    #[error("line {0} is not UTF-8: save the file as UTF-8")]
+    NotUtf8(usize),
     /// The file is outside of the folder of the workflow, and reading it was not allowed.
     #[error("it is outside of the workflow's folder; `{flag}` allows it")]
     NotAllowed {
@@ -72,6 +75,7 @@ impl From<CatalogError> for std::io::Error {
     fn from(error: CatalogError) -> Self {
         match error {
             CatalogError::Io(error) => std::io::Error::new(error.kind(), error),
+            error @ CatalogError::NotUtf8(_) => std::io::Error::new(std::io::ErrorKind::InvalidData, error),
             error => std::io::Error::other(error),
         }
     }
@@ -93,10 +97,13 @@ pub fn read_text_of(file: std::fs::File) -> Result<String, CatalogError> {
     if !file.metadata()?.is_file() {
         return Err(CatalogError::NotAFile);
     }
-    let mut text = String::new();
-    let read = file.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
+    let mut bytes = Vec::new();
+    let read = file.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
     if read as u64 > LARGEST_FILE {
         return Err(CatalogError::TooLarge);
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|error| {
+        let before = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
+        CatalogError::NotUtf8(1 + before.filter(|byte| **byte == b'\n').count())
+    })
 }

@@ -187,6 +187,47 @@ fn replaced_values_are_not_checked() {
     assert_eq!(fixed.workflow.unwrap().train.unwrap().steps, 2);
 }
 
+/// A shell keeps the quotes within its own, so that a text with a param in it is evaluated.
+#[test]
+fn texts_with_params_in_them_are_evaluated() {
+    assert_eq!(works(&[r#"base.source="hf:a/b${samples}""#]).models[0].source, "hf:a/b4");
+    let absolute = path::absolute("data4/x.jsonl").unwrap().to_string_lossy().into_owned();
+    let tasks = works(&[r#"problems.tasks="data${samples}/x.jsonl""#]).scenarios[0].environment.tasks.clone();
+    assert_eq!(tasks, Tasks::File(absolute));
+    assert!(fails(&[r#"base.source="${sample}""#]).contains("did you mean `samples`?"));
+    assert!(fails(&[r#"coder.model="${samples}""#]).contains("`model` must be"));
+    assert!(fails(&[r#"train.rollout="${samples}""#]).contains("`4` is not a valid value of `rollout`"));
+}
+
+#[test]
+fn mistakes_in_a_file_of_overrides_name_its_line() {
+    let read = |text: &str| {
+        let source = Source { name: "q.params".to_owned(), text: text.to_owned() };
+        Override::from_file(&source).map_err(|error| error.to_string())
+    };
+    assert_eq!(read("samples = 8\n# a\ntool.stop = [\"}\",\n  \"b\"]\n").unwrap().len(), 2);
+    for (text, mistake) in [
+        ("a = 1\ns = a }\n", "q.params:2: unmatched `}` ("),
+        ("a = 1\nli = [1, 2\n", "q.params:2: this `[` is never closed ("),
+        ("s = a (b\nn = 4\n", "q.params:1: this `(` is never closed ("),
+        ("s = {x}\n", "q.params:1: a value has no `{` ("),
+        ("s = say \"hi\n", "q.params:1: "),
+    ] {
+        let message = read(text).unwrap_err();
+        assert!(message.starts_with(mistake) && !message.contains("has no value"), "{text}: {message}");
+    }
+    assert!(read("a = 1\nb\n").unwrap_err().starts_with("`q.params:2: b` has no value"));
+}
+
+#[test]
+fn a_file_in_another_encoding_names_its_line() {
+    let file = std::env::temp_dir().join(format!("latin-{}.mas", std::process::id()));
+    std::fs::write(&file, b"workflow w\n# \xe4\n").unwrap();
+    let read = pl_dsl::read_text(&file).map_err(|error| error.to_string());
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(read, Err("line 2 is not UTF-8: save the file as UTF-8".to_owned()));
+}
+
 #[test]
 fn an_override_needs_a_path_and_a_value() {
     assert!("train.steps".parse::<Override>().unwrap_err().to_string().contains("`NAME=VALUE`"));

@@ -11,7 +11,7 @@ use super::schema::{Property, Schema};
 use crate::diagnostic::DiagnosticCode;
 use crate::diagnostic::reports::Reports;
 use crate::diagnostic::spelling::{list, nearest, suggest};
-use crate::eval::evaluate::{evaluate, resolve_choice};
+use crate::eval::evaluate::{check_other_branches, evaluate, resolve_choice};
 use crate::eval::raw::{parse_raw, raw_text};
 use crate::eval::scalar::Scalar;
 use crate::eval::scope::Scope;
@@ -385,7 +385,11 @@ fn item_value(
     scope: &mut Scope,
     reports: &mut Reports,
 ) -> Option<Json> {
-    let value = resolve_choice(value, scope, reports)?;
+    let chosen = resolve_choice(value, scope, reports)?;
+    check_other_branches(value, chosen, scope, reports, |other, scope, aside| {
+        drop(item_value(other, schema, scope, aside));
+    });
+    let value = chosen;
     match &value.kind {
         ValueKind::Path(names) => {
             if let ([name], Some(schema)) = (names.as_slice(), schema) {
@@ -398,8 +402,8 @@ fn item_value(
             Some(evaluate(value, scope, reports)?.to_json())
         }
         ValueKind::Raw(raw) => {
-            if schema.is_some_and(Schema::is_text) {
-                return Some(Json::from(raw_text(raw, value.location)));
+            if let (true, Some(text)) = (schema.is_some_and(Schema::is_text), raw_text(raw, value.location)) {
+                return Some(Json::from(text));
             }
             match parse_raw(raw, value.location) {
                 // A word is text unless it is the name of a param, as in every override.

@@ -133,11 +133,18 @@ impl Checker<'_, '_, '_, '_> {
             ValueKind::All(parts) => self.joined(parts, Condition::And),
             ValueKind::Any(parts) => self.joined(parts, Condition::Or),
             ValueKind::Compare(how, sides) => self.compare(*how, &sides.0, &sides.1, value.location),
-            _ => {
-                let message = "values of the run can be compared, but not used in arithmetic";
-                self.reports
-                    .error(DiagnosticCode::ConditionType, value.location, message, "")
-                    .help("use arithmetic on params only: `turn < samples - 1`");
+            other => {
+                let (message, help) = match other {
+                    ValueKind::Choice(_) => (
+                        "values of the run can be compared, but not chosen by `if`",
+                        "write `and`, `or` and `not`: `deep and env.done or not deep and turn > 2`",
+                    ),
+                    _ => (
+                        "values of the run can be compared, but not used in arithmetic",
+                        "use arithmetic on params only: `turn < samples - 1`",
+                    ),
+                };
+                self.reports.error(DiagnosticCode::ConditionType, value.location, message, "").help(help);
                 None
             }
         }

@@ -2,9 +2,10 @@
 
 use super::resolver::{ResolvedAgent, ResolvedPolicy, Resolver};
 use crate::diagnostic::DiagnosticCode;
-use crate::syntax::tree::Block;
+use crate::syntax::block_kind::BlockKind;
+use crate::syntax::tree::{Block, File};
 use crate::workflow::objective::{Advantage, Objective, Returns};
-use crate::workflow::{Policy, Rollout, Scenario, Train};
+use crate::workflow::{Policy, PolicyTraining, Rollout, Scenario, Train};
 
 impl Resolver<'_, '_, '_> {
     /// Reports policies whose turns are credited with nothing in a scenario whose reward is 0 before the end.
@@ -46,6 +47,28 @@ impl Resolver<'_, '_, '_> {
             }
             Rollout::Tree => {}
         }
+    }
+
+    /// Warns of a reward without weights, if policies are trained on it.
+    pub(super) fn no_reward(&mut self, file: &File, scenario: &Scenario, policies: &[ResolvedPolicy]) {
+        let reward = &scenario.reward;
+        let trainings = policies.iter().filter_map(|one| one.policy.as_ref()?.training.as_ref());
+        let uses_rewards = |training: &PolicyTraining| training.objective.advantage != Advantage::Success;
+        if reward.team != 0.0 || reward.local != 0.0 || !trainings.into_iter().any(uses_rewards) {
+            return;
+        }
+        let is_it = |block: &&Block| {
+            block.kind == BlockKind::Reward
+                && block.name.as_ref().is_some_and(|name| name.text == reward.name)
+        };
+        let Some(block) = file.blocks.iter().find(is_it) else { return };
+        let message = format!(
+            "reward `{}` is always 0, because `team` and `local` are: nothing is learned",
+            reward.name
+        );
+        self.reports
+            .warning(DiagnosticCode::NoReward, block.location(), message, "")
+            .help("give `team` or `local` a weight other than 0");
     }
 
     /// Warns of a tree whose candidates are compared by the rewards of later turns, which only the one that was

@@ -73,6 +73,7 @@ impl TrainedCase<'_> {
         self.overlong_buffer(&mut out);
         self.without_effect(&mut out);
         self.flat_groups(&mut out);
+        self.outliers(&mut out);
         self.gradient(&mut out);
         out
     }
@@ -319,6 +320,39 @@ impl TrainedCase<'_> {
                 .to_owned(),
             also: self.cause("samples"),
             help: "remove it, or set `samples` to 2 or more".to_owned(),
+            only_if_for_all: !written.own,
+        });
+    }
+
+    /// Finds a distance of outliers that no completion of a group can exceed.
+    fn outliers(&self, out: &mut Vec<Problem>) {
+        let Objective { outliers, advantage, group_by, .. } = self.objective;
+        // Groups across agents or turns have more members than samples.
+        let is_of_samples = advantage != Advantage::Group || group_by.agent && group_by.turn;
+        let (Some(samples), true, Some(written)) =
+            (self.samples, is_of_samples && outliers > 0.0, self.settings.written("outliers"))
+        else {
+            return;
+        };
+        let n = f64::from(samples);
+        let largest = (n - 1.0) / n.sqrt();
+        if outliers < largest
+            || self.is_from_outside(["algorithm", "samples", "advantage", "group_by"].iter())
+        {
+            return;
+        }
+        // Rounded up, so that what is shown is no less than what counts.
+        let shown = (largest * 100.0).ceil() / 100.0;
+        out.push(Problem {
+            severity: Severity::Error,
+            code: DiagnosticCode::NoEffect,
+            location: written.location,
+            message: format!(
+                "`outliers = {outliers}` has no effect with `samples = {samples}`: no completion is further than {shown} \
+                 standard deviations from the mean of its group"
+            ),
+            also: self.cause("samples"),
+            help: "reduce it, or increase `samples`".to_owned(),
             only_if_for_all: !written.own,
         });
     }

@@ -94,6 +94,7 @@ impl Resolver<'_, '_, '_> {
         if let (Some(block), Some(Some(train))) = (train_block, &train) {
             for scenario in scenarios.trained() {
                 self.end_reward(block, train, scenario, &resolved_policies);
+                self.no_reward(file, scenario, &resolved_policies);
             }
             self.returns_in_trees(block, train, scenarios.trained(), &resolved_agents, &resolved_policies);
             self.levels_by_arrival(block, train, &scenarios.list);
@@ -106,6 +107,14 @@ impl Resolver<'_, '_, '_> {
         let cluster = self.cluster(file, &resolved_policies, &designers, &scenarios.list, trained);
         let evaluations = self.evaluations(file, &scenarios, &agents, &policies);
         self.unused_servers(&servers, &resolved_policies);
+        self.names_of_other_branches(&[
+            (SettingKind::Model, &models, "model"),
+            (SettingKind::Policy, &policies, "policy"),
+            (SettingKind::PolicyNames, &policies, "policy"),
+            (SettingKind::Server, &servers, "server"),
+            (SettingKind::CorpusNames, &corpora, "corpus"),
+            (SettingKind::Designer, &designers, "designer"),
+        ]);
         self.unused_corpora(&corpora, &scenarios);
         self.unused_designers(&designers, &scenarios);
         let users = PolicyUsers {
@@ -370,6 +379,8 @@ impl Resolver<'_, '_, '_> {
             else {
                 continue;
             };
+            // What could not be read may decide about the layout.
+            let layout = layout.filter(|_| !self.reports.left_out());
             if let Some(layout) = layout.filter(|layout| layout::keyword(*layout) != word) {
                 let (is, why) = (layout::keyword(layout), layout::describe(layout));
                 let message = format!("the layout is {is}, not {word}: {why}");

@@ -13,7 +13,7 @@ use crate::diagnostic::spelling::suggest;
 use crate::eval::scalar::Scalar;
 use crate::eval::scope::Scope;
 use crate::eval::typed::evaluate_as;
-use crate::settings as table;
+use crate::settings::{self as table, SettingKind};
 use crate::source::{Location, Span};
 use crate::syntax::block_kind::BlockKind;
 pub(super) use crate::syntax::declared_name::BUILT_IN;
@@ -211,6 +211,15 @@ impl Resolver<'_, '_, '_> {
             self.reports.error(DiagnosticCode::UnknownName, location, message, "").maybe_help(hint);
         }
         found
+    }
+
+    /// Reports unknown names in the branches of `if`s that are not taken, for the kinds of settings that name these blocks.
+    pub fn names_of_other_branches(&mut self, kinds: &[(SettingKind, &NamedBlocks, &str)]) {
+        for (kind, name, location) in std::mem::take(&mut self.scope.other_names) {
+            if let Some((_, to, what)) = kinds.iter().find(|(own, ..)| *own == kind) {
+                self.find(&name, location, to, what);
+            }
+        }
     }
 
     /// Returns the settings of a block that is not written.

@@ -101,6 +101,7 @@ codes! {
     NotFound = "MAS0060", "A model, a data set, or a file of tasks or passages is not there.";
     TreeReturns = "MAS0061", "A tree compares completions by rewards that only one of them can have.";
     WarmUp = "MAS0062", "A warm-up ends before the first update, or doesn't end.";
+    NoReward = "MAS0063", "The reward that policies are trained on is always 0.";
 }
 
 impl fmt::Display for DiagnosticCode {

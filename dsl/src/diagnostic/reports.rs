@@ -1,10 +1,11 @@
 //! Collects the diagnostics of one check.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::{Diagnostic, DiagnosticCode, Label, Severity};
 use crate::source::overrides::Override;
 use crate::source::{Location, Span};
+use crate::syntax::tree::{Value, ValueKind};
 
 /// Collector of the diagnostics of one check.
 pub(crate) struct Reports<'a> {
@@ -16,11 +17,68 @@ pub(crate) struct Reports<'a> {
     pub context: Option<Span>,
     /// Indexes of the diagnostics that were found in templates.
     found_via: BTreeSet<usize>,
+    /// Prefixes of the names of used files, and whether all that declares such names could be read. That of the workflow file
+    /// is empty.
+    namespaces: Vec<(String, bool)>,
 }
 
 impl<'a> Reports<'a> {
     pub(crate) fn new(overrides: &'a [Override]) -> Self {
-        Reports { overrides, list: Vec::new(), via: None, context: None, found_via: BTreeSet::new() }
+        Reports {
+            overrides,
+            list: Vec::new(),
+            via: None,
+            context: None,
+            found_via: BTreeSet::new(),
+            namespaces: vec![(String::new(), true)],
+        }
+    }
+
+    /// Adds the prefix of the names of a used file, or of one that includes others. A file that was not read may declare any
+    /// name with the prefix.
+    pub(crate) fn add_namespace(&mut self, prefix: &str, is_read: bool) {
+        self.namespaces.push((prefix.to_owned(), is_read));
+    }
+
+    /// True if a mistake may be a consequence of a file that could not be read: the file may declare or use a name.
+    fn may_follow(&self, diagnostic: &Diagnostic) -> bool {
+        let is_unread = |prefix: &str| self.namespaces.iter().any(|(own, is_read)| own == prefix && !is_read);
+        match diagnostic.code {
+            DiagnosticCode::UnknownName | DiagnosticCode::BadOverride => {
+                let name = format!("{}.", diagnostic.message.split('`').nth(1).unwrap_or_default());
+                let prefixes = self.namespaces.iter().map(|(prefix, _)| prefix.as_str());
+                let own =
+                    prefixes.filter(|prefix| name.starts_with(prefix)).max_by_key(|prefix| prefix.len());
+                own.is_some_and(is_unread)
+            }
+            DiagnosticCode::MissingBlock
+            | DiagnosticCode::Unused
+            | DiagnosticCode::AgentNotReached
+            | DiagnosticCode::ScenarioForm
+            | DiagnosticCode::LayoutDiffers => is_unread(""),
+            _ => false,
+        }
+    }
+
+    /// Runs a check of a value that has no effect, and keeps what it reports about names and types alone.
+    pub(crate) fn names_and_types(&mut self, value: &Value, check: impl FnOnce(&mut Reports)) {
+        let mut aside = Reports { via: self.via, context: self.context, ..Reports::new(self.overrides) };
+        check(&mut aside);
+        // A function may expect arguments that a condition ensures.
+        let mut has_call = false;
+        value.visit_all(&mut |one| has_call |= matches!(one.kind, ValueKind::Call(_)));
+        let Reports { list, found_via, .. } = aside;
+        for (index, diagnostic) in list.into_iter().enumerate() {
+            let is_kept = match diagnostic.code {
+                DiagnosticCode::UnknownName | DiagnosticCode::UnknownChoice => true,
+                DiagnosticCode::WrongType => !has_call,
+                _ => false,
+            };
+            if is_kept {
+                self.found_via.extend(found_via.contains(&index).then_some(self.list.len()));
+                self.list.push(diagnostic);
+            }
+        }
     }
 
     /// Number of diagnostics so far.
@@ -106,19 +164,20 @@ impl<'a> Reports<'a> {
         self.list.iter().any(|one| one.severity == Severity::Error)
     }
 
-    /// Diagnostics in order of position, those without a place in the file first.
+    /// Diagnostics in order of position, those without a place in the file first. Consequences of a file that could not be
+    /// read, and repetitions, are left out.
     pub(crate) fn finish(self) -> Vec<Diagnostic> {
-        let mut list: Vec<(bool, Diagnostic)> = self
-            .list
-            .into_iter()
-            .enumerate()
-            .map(|(index, diagnostic)| (self.found_via.contains(&index), diagnostic))
-            .collect();
+        let follows: Vec<bool> = self.list.iter().map(|one| self.may_follow(one)).collect();
+        let own = self.list.into_iter().enumerate().filter(|(index, _)| !follows[*index]);
+        let mut list: Vec<(bool, Diagnostic)> =
+            own.map(|(index, diagnostic)| (self.found_via.contains(&index), diagnostic)).collect();
         let location = |one: &Diagnostic| one.labels.first().map(|label| label.span);
         list.sort_by_key(|(_, one)| location(one));
         // A mistake in a template recurs at each use, and is reported once.
-        list.dedup_by(|(again_via, again), (via, one)| {
-            *again_via && *via && again.code == one.code && location(again) == location(one)
+        let (mut seen, mut seen_via) = (HashSet::new(), HashSet::new());
+        list.retain(|(via, one)| {
+            let is_new = seen.insert((one.code, location(one), one.message.clone()));
+            is_new && (!via || seen_via.insert((one.code, location(one))))
         });
         list.into_iter().map(|(_, diagnostic)| diagnostic).collect()
     }

@@ -69,12 +69,19 @@ impl Assembler<'_, '_, '_> {
         let mut out = File { blocks: Vec::with_capacity(file.blocks.len()), layouts: file.layouts };
         for mut block in file.blocks {
             match block.kind {
+                // A statement with a syntax error names some file too.
+                BlockKind::Include if !block.sound => {
+                    self.reports.add_namespace(&self.prefix_of(context.namespace), false);
+                }
                 BlockKind::Include => {
                     let Some(included) = self.include(&block, &folder, context) else { continue };
                     out.blocks.extend(included.blocks);
                     out.layouts.extend(included.layouts);
                 }
                 BlockKind::Use => {
+                    if block.name.is_none() {
+                        self.reports.add_namespace(&self.prefix_of(context.namespace), false);
+                    }
                     out.blocks.extend(self.used(&block, &folder, context));
                     out.blocks.push(block);
                 }
@@ -90,10 +97,14 @@ impl Assembler<'_, '_, '_> {
 
     /// Changes the name of a block to its full name.
     fn prefix(&self, block: &mut Block, namespace: NamespaceId) {
-        let prefix = self.namespaces.get(namespace).map_or("", |namespace| namespace.prefix.as_str());
+        let prefix = self.prefix_of(namespace);
         if let (Some(name), false) = (&mut block.name, prefix.is_empty()) {
-            name.text.insert_str(0, prefix);
+            name.text.insert_str(0, &prefix);
         }
+    }
+
+    fn prefix_of(&self, namespace: NamespaceId) -> String {
+        self.namespaces.get(namespace).map(|namespace| namespace.prefix.clone()).unwrap_or_default()
     }
 
     fn include(&mut self, block: &Block, folder: &Path, context: &mut FileContext) -> Option<File> {
@@ -101,7 +112,10 @@ impl Assembler<'_, '_, '_> {
         if !context.included.insert(path.clone()) {
             return None;
         }
-        let source = self.open(block, &path)?;
+        let Some(source) = self.open(block, &path) else {
+            self.reports.add_namespace(&self.prefix_of(context.namespace), false);
+            return None;
+        };
         let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
         context.chain.push(path);
         let file = self.read(source, folder, context);
@@ -114,9 +128,10 @@ impl Assembler<'_, '_, '_> {
         let (Some(path), Some(name)) = (self.path(block, folder, context), &block.name) else {
             return Vec::new();
         };
-        let Some(source) = self.open(block, &path) else { return Vec::new() };
-        let outer = self.namespaces.get(context.namespace).map_or("", |namespace| namespace.prefix.as_str());
-        let prefix = format!("{outer}{}.", name.text);
+        let prefix = format!("{}{}.", self.prefix_of(context.namespace), name.text);
+        let source = self.open(block, &path);
+        self.reports.add_namespace(&prefix, source.is_some());
+        let Some(source) = source else { return Vec::new() };
         self.namespaces.push(Namespace { prefix, ..Namespace::default() });
         let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
         let mut chain = context.chain.clone();

@@ -97,6 +97,31 @@ pub(crate) fn resolve_choice<'v>(
     Some(value)
 }
 
+/// Checks the names and types in what [`resolve_choice`] did not take, with `check` for each other branch. Values are not
+/// reported, because a condition may exclude them.
+pub(crate) fn check_other_branches<'v>(
+    value: &'v Value,
+    chosen: &Value,
+    scope: &mut Scope,
+    reports: &mut Reports,
+    mut check: impl FnMut(&'v Value, &mut Scope, &mut Reports),
+) {
+    let mut waiting = vec![value];
+    while let Some(value) = waiting.pop() {
+        if let ValueKind::Choice(choice) = &value.kind {
+            for (when, then) in &choice.branches {
+                reports.names_and_types(when, |aside| {
+                    truth(when, scope, aside);
+                });
+                waiting.push(then);
+            }
+            waiting.push(&choice.otherwise);
+        } else if !std::ptr::eq(value, chosen) {
+            reports.names_and_types(value, |aside| check(value, scope, aside));
+        }
+    }
+}
+
 /// Returns the first branch whose condition is true.
 fn branch<'v>(choice: &'v Choice, scope: &mut Scope, reports: &mut Reports) -> Option<&'v Value> {
     for (when, then) in &choice.branches {
@@ -150,10 +175,11 @@ fn named(names: &[String], location: Location, scope: &mut Scope, reports: &mut 
         Lookup::Value(value) => value,
         Lookup::Pending => {
             let name = names.join(".");
-            let message = format!("param `{name}` is declared below");
-            reports
-                .error(DiagnosticCode::UnknownName, location, message, "")
-                .help("declare it above its first use");
+            let (message, help) = match scope.evaluating.as_ref() == Some(&scope.full_name(names)) {
+                true => (format!("param `{name}` is made from itself"), "write a value, or a param above"),
+                false => (format!("param `{name}` is declared below"), "declare it above its first use"),
+            };
+            reports.error(DiagnosticCode::UnknownName, location, message, "").help(help);
             None
         }
         Lookup::Unknown => {

@@ -19,20 +19,31 @@ impl Override {
     /// Parses a file of overrides: one `PATH = VALUE` per line, in the language's notation.
     ///
     /// # Errors
-    /// Returns the first line that is not an override, with the name of the file and its line number.
+    /// Returns the first line that is not an override or has brackets or quotes without a counterpart, with the name of the
+    /// file and its line number.
     pub fn from_file(source: &Source) -> Result<Vec<Override>, OverrideError> {
         let mut reports = Reports::new(&[]);
         let lines = Lines::new(&source.text);
         let statements = scan(&source.text, 0..source.text.len(), &mut reports);
+        if let Some(first) = reports.finish().into_iter().next() {
+            let line = first.labels.first().map_or(1, |label| lines.position(label.span.start).0);
+            let place = format!("{}:{line}", source.name);
+            return Err(OverrideError::Unclosed { place, mistake: first.message });
+        }
         let read = |piece: &Statement| {
             let head = piece.head.slice(&source.text);
             let (line, _) = lines.position(piece.head.start);
             let shown = format!("{}:{line}: {head}", source.name);
             match head.split_once('=').map(|(path, value)| (path.trim(), value.trim())) {
-                Some((path, value)) if !path.is_empty() && piece.sound && piece.body.is_none() => {
+                Some((path, value)) if !path.is_empty() && piece.body.is_none() => {
                     Ok(Override { path: path.to_owned(), value: value.to_owned(), shown, optional: false })
                 }
-                _ => Err(OverrideError { given: shown }),
+                _ if piece.body.is_some() => {
+                    let (place, mistake) =
+                        (format!("{}:{line}", source.name), "a value has no `{`".to_owned());
+                    Err(OverrideError::Unclosed { place, mistake })
+                }
+                _ => Err(OverrideError::NoValue(shown)),
             }
         };
         statements.iter().map(read).collect()

@@ -151,10 +151,12 @@ pub(crate) fn params(blocks: &[&Block], scope: &mut Scope, reports: &mut Reports
     }
     for block in blocks {
         let Some(name) = &block.name else { continue };
+        scope.evaluating = Some(name.text.clone());
         let value =
             scope.in_namespace(block.namespace, reports, |scope, reports| param(block, scope, reports));
         scope.params.insert(name.text.clone(), Param::Evaluated(value));
     }
+    scope.evaluating = None;
 }
 
 fn param(block: &Block, scope: &mut Scope, reports: &mut Reports) -> Option<Scalar> {
@@ -220,6 +222,11 @@ fn in_range(
             else {
                 return None;
             };
+            if allowed.is_empty() {
+                let message = format!("the list of values that `{name}` may have is empty");
+                reports.error(DiagnosticCode::OutOfRange, list.location, message, "").help("add a value");
+                return None;
+            }
             let words: Vec<String> = allowed.iter().map(|one| format!("`{}`", one.display())).collect();
             (allowed.contains(&found), format!("one of {}", words.join(", ")), list.location)
         }

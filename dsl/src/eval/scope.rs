@@ -8,6 +8,7 @@ use crate::catalog::Catalog;
 use crate::diagnostic::DiagnosticCode;
 use crate::diagnostic::reports::Reports;
 use crate::places::WrittenPlaces;
+use crate::settings::SettingKind;
 use crate::source::Location;
 use crate::source::Sources;
 use crate::syntax::tree::{NamespaceId, Value};
@@ -47,6 +48,10 @@ pub(crate) struct Scope<'c> {
     /// Full names of the blocks of other files that are used.
     pub imports_used: BTreeSet<String>,
     pub places: WrittenPlaces,
+    /// Names of blocks in the branches of `if`s that are not taken, with the kinds of their settings.
+    pub other_names: Vec<(SettingKind, String, Location)>,
+    /// Full name of the param that is being evaluated.
+    pub evaluating: Option<String>,
     pub namespaces: Vec<Namespace>,
     pub catalog: &'c dyn Catalog,
     pub sources: &'c Sources,
@@ -71,6 +76,8 @@ impl<'c> Scope<'c> {
             templates_used: BTreeSet::new(),
             imports_used: BTreeSet::new(),
             places: WrittenPlaces::default(),
+            other_names: Vec::new(),
+            evaluating: None,
             namespaces,
             catalog,
             sources,

@@ -2,7 +2,7 @@
 
 use std::path::{self, Path};
 
-use super::evaluate::{evaluate, resolve_choice};
+use super::evaluate::{check_other_branches, evaluate, resolve_choice};
 use super::raw::{parse_raw, raw_text};
 use super::scalar::Scalar;
 use super::scope::{Lookup, Scope};
@@ -11,6 +11,7 @@ use crate::diagnostic::reports::Reports;
 use crate::diagnostic::spelling::suggest;
 use crate::settings::{self, Choice, SettingKind, show_bytes, show_duration};
 use crate::source::Location;
+use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::{Value, ValueKind};
 use crate::workflow::DataName;
 
@@ -24,8 +25,20 @@ pub(crate) fn evaluate_as(
     reports: &mut Reports,
 ) -> Option<Scalar> {
     let before = reports.count();
-    let found = resolve_choice(value, scope, reports)
-        .and_then(|value| evaluate_kind(key, kind, value, scope, reports));
+    let chosen = resolve_choice(value, scope, reports);
+    let found = chosen.and_then(|value| evaluate_kind(key, kind, value, scope, reports));
+    if let Some(chosen) = chosen {
+        check_other_branches(value, chosen, scope, reports, |other, scope, aside| {
+            let names = match evaluate_kind(key, kind, other, scope, aside) {
+                Some(Scalar::Text(name)) => vec![name],
+                Some(Scalar::List(names)) => names.iter().map(Scalar::to_text).collect(),
+                _ => Vec::new(),
+            };
+            if kind.named_blocks() != [BlockKind::Param] {
+                scope.other_names.extend(names.into_iter().map(|name| (kind, name, other.location)));
+            }
+        });
+    }
     if found.is_none() && reports.count() > before {
         reports.add_values(before, scope.values_of_names(value));
     }
@@ -51,8 +64,8 @@ fn evaluate_kind(
             let single = match &value.kind {
                 ValueKind::Text(_) => Some(value.clone()),
                 ValueKind::Raw(raw) if !raw.trim_start().starts_with('[') => {
-                    let text = ValueKind::Text(raw_text(raw, value.location));
-                    Some(Value { kind: text, location: value.location })
+                    let text = raw_text(raw, value.location).map(ValueKind::Text);
+                    Some(text.map_or_else(|| value.clone(), |kind| Value { kind, location: value.location }))
                 }
                 _ => None,
             };
@@ -88,7 +101,9 @@ fn evaluate_kind(
                 None => {
                     let found =
                         convert(key, kind, evaluate(value, scope, reports)?, value.location, reports)?;
+                    let outside = matches!(value.location, Location::Override(_));
                     Some(match found {
+                        Scalar::Text(text) if outside => Scalar::Text(absolute_path(text, kind)),
                         Scalar::Text(text) if is_path(&text, kind) => {
                             let path = scope.path_from(value.location, &text);
                             Scalar::Text(path.to_string_lossy().into_owned())
@@ -102,10 +117,10 @@ fn evaluate_kind(
     }
 }
 
-/// Returns the text of a value given by `--set`.
+/// Returns the text of a value given by `--set`, unless it has to be evaluated.
 fn text_of_raw(value: &Value) -> Option<String> {
     match &value.kind {
-        ValueKind::Raw(raw) => Some(raw_text(raw, value.location)),
+        ValueKind::Raw(raw) => raw_text(raw, value.location),
         _ => None,
     }
 }
@@ -308,7 +323,7 @@ fn word(
 ) -> Option<String> {
     let known = |word: &str| choices.iter().find(|choice| choice.word == word);
     let written = match &value.kind {
-        ValueKind::Raw(raw) => raw_text(raw, value.location),
+        ValueKind::Raw(raw) if let Some(text) = raw_text(raw, value.location) => text,
         ValueKind::Path(names) if known(&names.join(".")).is_some() => names.join("."),
         ValueKind::Path(names) => match scope.look_up(names) {
             Lookup::Value(param) => match param? {
@@ -430,6 +445,9 @@ fn elements(
             ValueKind::Path(names) if kind == SettingKind::Texts && !scope.contains_name(names) => {
                 Some(format!("write `{key} = [{:?}]`", names.join(".")))
             }
+            ValueKind::Path(_) if kind == SettingKind::Addresses => {
+                Some("write an address in quotes, such as `\"http://HOST:PORT\"`".to_owned())
+            }
             ValueKind::Path(names) => Some(format!("write `{key} = [{}]`", names.join("."))),
             ValueKind::Text(text) => Some(format!("write `{key} = [{text:?}]`")),
             _ => None,
@@ -440,9 +458,11 @@ fn elements(
     };
     if values.is_empty() {
         let message = format!("`{key}` must not be empty");
-        reports
-            .error(DiagnosticCode::OutOfRange, value.location, message, "")
-            .help(format!("omit `{key}` to use its default"));
+        let help = match kind {
+            SettingKind::Addresses => "write an address in it, such as `\"http://HOST:PORT\"`".to_owned(),
+            _ => format!("omit `{key}` to use its default"),
+        };
+        reports.error(DiagnosticCode::OutOfRange, value.location, message, "").help(help);
         return None;
     }
     Some(values)

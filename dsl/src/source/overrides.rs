@@ -20,10 +20,20 @@ pub struct Override {
 
 /// Error for an override that is not a `PATH=VALUE`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{given}` has no value: give a param as `NAME=VALUE` and a setting as `BLOCK.SETTING=VALUE`")]
-pub struct OverrideError {
-    /// The text as given.
-    pub given: String,
+pub enum OverrideError {
+    /// There is no `=`, or nothing before it. Has the text as given.
+    #[error("`{0}` has no value: give a param as `NAME=VALUE` and a setting as `BLOCK.SETTING=VALUE`")]
+    NoValue(String),
+    /// A bracket or a quote in a file of overrides has no counterpart. Has the file and the line, and the mistake.
+    #[error(
+        "{place}: {mistake} (a text with brackets or quotes in it needs quotes around it: `NAME = \"a }}\"`)"
+    )]
+    Unclosed {
+        /// File and line.
+        place: String,
+        /// Mistake in one sentence.
+        mistake: String,
+    },
 }
 
 impl std::str::FromStr for Override {
@@ -36,7 +46,7 @@ impl std::str::FromStr for Override {
             Some((path, value)) if !path.is_empty() => {
                 Ok(Override { path: path.to_owned(), value: value.to_owned(), shown, optional: false })
             }
-            _ => Err(OverrideError { given: shown }),
+            _ => Err(OverrideError::NoValue(shown)),
         }
     }
 }

@@ -188,9 +188,10 @@ impl<'t> Reader<'t, '_, '_> {
             block.body.complete = false;
             // Keep the name, so that references to the block are not reported.
             let after = rest.slice(self.text);
-            let skipped = after.len() - after.trim_start().len();
-            let (name, _) = split_word(after.trim_start());
-            if kind.is_named() && !name.is_empty() {
+            let unquoted = after.trim_start().trim_start_matches('"');
+            let skipped = after.len() - unquoted.len();
+            let (name, _) = split_word(unquoted);
+            if kind.is_named() && !kind.names_file() && !name.is_empty() {
                 let start = rest.start + skipped;
                 let span = Span::new(start, start + name.len());
                 block.name = Some(Name { text: name.to_owned(), location: span.into() });

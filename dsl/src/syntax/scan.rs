@@ -251,6 +251,9 @@ impl Scanner<'_, '_, '_> {
     fn close_block(&mut self) {
         self.end_statement();
         self.at += 1;
+        if self.frames.is_empty() && self.add_missing_brace() {
+            return;
+        }
         if self.frames.is_empty() {
             let brace = Span::new(self.at - 1, self.at);
             self.reports
@@ -258,6 +261,49 @@ impl Scanner<'_, '_, '_> {
                 .help("remove it, or look for an extra `}` above");
         }
         self.pop(true);
+    }
+
+    /// Makes the statements before an unmatched `}` the body of the head that seems to lack its `{`, and reports that.
+    /// Returns false if there is none.
+    fn add_missing_brace(&mut self) -> bool {
+        let (text, end) = (self.text, self.at);
+        let starts_block = |one: &Statement| block_kind(one, None, text).is_some();
+        let Some(last) = self.done.iter().rposition(starts_block) else { return false };
+        let mut inside = self.done.split_off(last + 1);
+        let Some(block) = self.done.last_mut() else { return false };
+        let Some(kind) = block_kind(block, None, text) else { return false };
+        let mut found = None;
+        if block.body.is_none() {
+            let head = block.head.slice(text);
+            let same_line = !Span::new(block.head.end, end).slice(text).contains('\n');
+            let holds_setting = !kind.is_named() || head.matches('=').count() > 1;
+            if kind.has_body() && (!inside.is_empty() || same_line && holds_setting) {
+                found = Some((kind, block));
+            }
+        } else if let Some(StatementBody { statements, .. }) = &mut block.body {
+            // The `}` of an inner block without its `{` has closed the block around it.
+            let lacks = |one: &Statement| one.body.is_none() && block_kind(one, Some(kind), text).is_some();
+            if let Some(at) = statements.iter().rposition(lacks) {
+                let own = statements.split_off(at + 1);
+                // What follows belongs to the block around it.
+                let (head, after) = (statements.pop(), std::mem::replace(&mut inside, own));
+                statements.extend(after.into_iter().chain(head));
+                let head = statements.last_mut();
+                found = head.and_then(|head| Some((block_kind(head, Some(kind), text)?, head)));
+            }
+        }
+        let Some((kind, head)) = found else {
+            self.done.append(&mut inside);
+            return false;
+        };
+        head.sound = false;
+        head.body =
+            Some(StatementBody { statements: inside, span: Span::new(head.head.end, end), closed: false });
+        let (span, message) = (head.head, format!("the `{{` of `{}` is missing", kind.keyword()));
+        self.reports
+            .error(DiagnosticCode::Unclosed, span, message, "")
+            .help(format!("write `{}`", kind.form()));
+        true
     }
 
     /// Ends the innermost block.
@@ -333,6 +379,19 @@ impl Scanner<'_, '_, '_> {
             self.pop(false);
         }
         true
+    }
+}
+
+/// Returns the kind of block that a statement begins, on top or within a block of kind `outer`. Returns `None` for settings and
+/// edges.
+fn block_kind(statement: &Statement, outer: Option<BlockKind>, text: &str) -> Option<BlockKind> {
+    let (word, rest) = split_word(statement.head.slice(text));
+    if rest.trim_start().starts_with(['=', '-']) {
+        return None;
+    }
+    match outer {
+        None => BlockKind::from_keyword(word),
+        Some(outer) => outer.inner_block(word),
     }
 }
 

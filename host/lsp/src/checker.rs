@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 use lsp_types::{DiagnosticRelatedInformation, DiagnosticSeverity, NumberOrString, Uri};
 use parking_lot::Mutex;
-use pl_dsl::workflow::Plugin;
-use pl_dsl::{Catalog, CatalogError, Diagnostic, Severity, Source};
+use pl_dsl::workflow::{Plugin, Workflow};
+use pl_dsl::{Catalog, CatalogError, Diagnostic, Places, Severity, Source};
 use pl_types::Item;
 
 use crate::locations::Locations;
@@ -32,6 +32,15 @@ const MAX_DIAGNOSTICS: usize = 500;
 /// Opens the catalog of the plugins that the workflows of a folder name. It runs on the checking thread, and the catalog
 /// stays there.
 pub type OpenCatalog = Box<dyn Fn(&Path) -> Result<Box<dyn Catalog>, CatalogError> + Send>;
+
+/// Finds names in a workflow without other mistakes that stand for nothing on any machine.
+pub type UnknownNames = fn(&Workflow, &Places) -> Vec<Diagnostic>;
+
+/// Parts of a check that the program provides.
+pub struct CheckHooks {
+    pub open_catalog: OpenCatalog,
+    pub unknown_names: UnknownNames,
+}
 
 /// A message to the checking thread.
 pub enum CheckerMessage {
@@ -119,22 +128,17 @@ impl Pending {
 ///
 /// # Errors
 /// The system refused the thread.
-pub fn spawn(open_catalog: OpenCatalog, reports: Sender<CheckReport>) -> std::io::Result<Checker> {
+pub fn spawn(hooks: CheckHooks, reports: Sender<CheckReport>) -> std::io::Result<Checker> {
     let pending = Arc::new(Mutex::new(Pending::default()));
     // One signal is enough: the thread takes all that is pending.
     let (wake, woken) = crossbeam_channel::bounded(1);
     let checker = Checker { pending: Arc::clone(&pending), wake };
     let thread = std::thread::Builder::new().name("check".to_owned());
-    thread.spawn(move || run(&pending, &woken, &open_catalog, &reports))?;
+    thread.spawn(move || run(&pending, &woken, &hooks, &reports))?;
     Ok(checker)
 }
 
-fn run(
-    pending: &Mutex<Pending>,
-    woken: &Receiver<()>,
-    open_catalog: &OpenCatalog,
-    reports: &Sender<CheckReport>,
-) {
+fn run(pending: &Mutex<Pending>, woken: &Receiver<()>, hooks: &CheckHooks, reports: &Sender<CheckReport>) {
     let mut catalogs = BTreeMap::new();
     // Texts of open documents by path; they may differ from the files on the disk.
     let mut open_texts: BTreeMap<PathBuf, String> = BTreeMap::new();
@@ -156,9 +160,11 @@ fn run(
             open_texts.insert(PathBuf::from(&job.name), job.text.clone());
         }
         for job in jobs.into_values() {
-            let catalog = catalogs.entry(job.folder.clone()).or_insert_with(|| open_catalog(&job.folder));
+            let catalog =
+                catalogs.entry(job.folder.clone()).or_insert_with(|| (hooks.open_catalog)(&job.folder));
             // A panic in a check must not end the editor's session.
-            let result = catch_unwind(AssertUnwindSafe(|| check(&job, catalog, &open_texts)));
+            let result =
+                catch_unwind(AssertUnwindSafe(|| check(&job, catalog, &open_texts, hooks.unknown_names)));
             if result.is_err() {
                 catalogs.remove(&job.folder);
             }
@@ -169,12 +175,22 @@ fn run(
     }
 }
 
-fn check(job: &CheckJob, catalog: &OpenedCatalog, open_texts: &BTreeMap<PathBuf, String>) -> CheckReport {
+fn check(
+    job: &CheckJob,
+    catalog: &OpenedCatalog,
+    open_texts: &BTreeMap<PathBuf, String>,
+    unknown_names: UnknownNames,
+) -> CheckReport {
     let source = Source { name: job.name.clone(), text: job.text.clone() };
     let catalog = EditorCatalog { catalog, folder: &job.folder, open_texts, items: RefCell::default() };
     let checked = pl_dsl::check(&source, &[], &catalog);
     let locations = Locations::new(&checked.sources, &job.uri);
-    let diagnostics = checked.diagnostics.iter().take(MAX_DIAGNOSTICS);
+    let unknown = checked
+        .workflow
+        .as_ref()
+        .map(|workflow| unknown_names(workflow, &checked.places))
+        .unwrap_or_default();
+    let diagnostics = checked.diagnostics.iter().chain(&unknown).take(MAX_DIAGNOSTICS);
     CheckReport {
         uri: job.uri.clone(),
         version: job.version,

@@ -11,7 +11,7 @@ use lsp_types::{
 };
 use pl_dsl::names::{Definition, Names, names};
 use pl_dsl::workflow::Plugin;
-use pl_dsl::{Catalog, CatalogError, Source, Span};
+use pl_dsl::{BlockKind, Catalog, CatalogError, Source, Span};
 use pl_types::Item;
 
 use crate::documents::Document;
@@ -100,13 +100,17 @@ impl DocumentPosition<'_> {
             definition.check_name(new)?;
             let full_name =
                 definition.full_name.strip_suffix(&definition.name).unwrap_or_default().to_owned() + new;
-            let is_taken = |other: &Definition| {
+            let is_taken = |other: &&Definition| match (definition.is_parameter, other.is_parameter) {
                 // Parameters of other templates have names of their own.
-                let is_apart = definition.is_parameter && other.is_parameter && other.head != definition.head;
-                other.kind == definition.kind && other.full_name == full_name && !is_apart
+                (true, true) => other.name == new && other.head == definition.head,
+                // In its template, a parameter hides the block of its name.
+                (true, false) => other.name == new && is_hidden(other.kind),
+                (false, true) => other.name == new && is_hidden(definition.kind),
+                (false, false) => other.kind == definition.kind && other.full_name == full_name,
             };
-            if new != definition.name && names.definitions.iter().any(is_taken) {
-                return Err(RenameError::Taken { kind: definition.kind.keyword(), name: full_name });
+            if let (true, Some(other)) = (new != definition.name, names.definitions.iter().find(is_taken)) {
+                let (kind, name) = (other.kind.keyword(), other.full_name.clone());
+                return Err(RenameError::Taken { kind, name });
             }
             #[allow(clippy::mutable_key_type, reason = "a URI is hashed by its text, which never changes")]
             let mut changes: HashMap<Uri, Vec<TextEdit>> = HashMap::new();
@@ -128,6 +132,14 @@ impl DocumentPosition<'_> {
             Some(format!("```mas\n{line}\n```"))
         })?
     }
+}
+
+/// Returns true for blocks that settings name, so that a parameter of the same name hides them.
+fn is_hidden(kind: BlockKind) -> bool {
+    matches!(
+        kind,
+        BlockKind::Param | BlockKind::Policy | BlockKind::Model | BlockKind::Server | BlockKind::Corpus
+    )
 }
 
 /// Catalog of the files around a document, without plugins.

@@ -24,7 +24,9 @@ use lsp_types::{
 };
 use serde_json::{Value, json};
 
-use crate::checker::{self, CheckJob, CheckReport, Checker, CheckerMessage, OpenCatalog};
+use crate::checker::{
+    self, CheckHooks, CheckJob, CheckReport, Checker, CheckerMessage, OpenCatalog, UnknownNames,
+};
 use crate::documents::Document;
 use crate::error::{Error, RequestError};
 use crate::navigation::DocumentPosition;
@@ -35,6 +37,8 @@ use crate::{code_actions, completion, formatting, hover, symbols};
 pub struct ServerHooks {
     /// Opens the catalog of the plugins of a folder.
     pub catalog: OpenCatalog,
+    /// Finds names of models and data sets that are wrong on every machine.
+    pub unknown_names: UnknownNames,
     /// Formats a text. Returns `None` if the text is too broken to format.
     pub format: fn(&str) -> Option<String>,
 }
@@ -64,7 +68,8 @@ pub fn serve(connection: &Connection, hooks: ServerHooks) -> Result<(), Error> {
     })?;
     // The checks wait for an editor that does not read.
     let (report_sender, reports) = crossbeam_channel::bounded(1);
-    let checker = checker::spawn(hooks.catalog, report_sender).map_err(Error::StartChecker)?;
+    let check_hooks = CheckHooks { open_catalog: hooks.catalog, unknown_names: hooks.unknown_names };
+    let checker = checker::spawn(check_hooks, report_sender).map_err(Error::StartChecker)?;
     let mut server = Server {
         sender: &connection.sender,
         checker,

@@ -23,6 +23,16 @@ fn mistakes_are_shown_until_they_are_fixed() {
 }
 
 #[test]
+fn names_that_stand_for_nothing_are_shown_in_a_valid_file() {
+    let mut editor = Editor::initialized();
+    editor.open(FILE, &VALID.replace("\"smollm2-135m\"", "\"unknown\""));
+    let found = editor.diagnostics(FILE, 1);
+    let codes: Vec<&str> = found.as_array().unwrap().iter().filter_map(|one| one["code"].as_str()).collect();
+    assert_eq!(codes, ["MAS0060"], "{found}");
+    assert_ne!(found[0]["range"]["start"]["line"], 0, "{found}");
+}
+
+#[test]
 fn ranges_are_in_utf_16() {
     let mut editor = Editor::initialized();
     editor.open(FILE, "agent a = std.chat { system = \"ü\u{1F600}\"; temprature = 1 }\n");

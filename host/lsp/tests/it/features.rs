@@ -211,6 +211,11 @@ fn a_rename_to_a_name_that_the_language_refuses_says_why() {
         );
     }
     assert_eq!(refused(&policy, "end"), "");
+    // A parameter would hide the policy in its template, or the other way round.
+    assert_eq!(refused(&policy, "by"), "there is already a param named `by`");
+    let by = EXPERTS.replace("by: policy", "|by: policy");
+    assert_eq!(refused(&by, "last"), "there is already a policy named `last`");
+    assert_eq!(refused(&by, "other"), "");
     // Another template has a parameter `rank`.
     let parameter = EXPERTS.replace("expert(way", "expert(|way");
     assert_eq!(refused(&parameter, "by"), "there is already a param named `by`");

@@ -82,6 +82,7 @@ fn edit(input: &str) {
     editor.notify("exit", Value::Null);
     let host = ServerHooks {
         catalog: Box::new(|_| Ok(Box::new(common::TestCatalog))),
+        unknown_names: |_, _| Vec::new(),
         format: |text| {
             SERVER_TEXTS.with_borrow_mut(|texts| texts.push(text.to_owned()));
             pl_dsl::format(text).ok()
