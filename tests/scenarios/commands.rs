@@ -404,7 +404,7 @@ fn topics_are_explained() {
 fn the_schema_is_json() {
     let output = succeed(pl_host().arg("schema"));
     let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(schema["title"], "Workflow");
+    assert_eq!(schema["properties"]["workflow"]["title"], "Workflow");
 }
 
 #[test]

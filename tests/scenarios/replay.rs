@@ -89,6 +89,11 @@ fn missing_episodes_are_named() {
     assert!(played.output(2, &["1.99.0"]).contains("has no episode 1.99.0"));
     assert!(played.output(2, &["other@1.0.0"]).contains("has no evaluation other after step 1"));
     assert!(played.output(2, &["first"]).contains("STEP.TASK.SAMPLE"));
+    let metrics = played.out.join("metrics.jsonl");
+    let lines = std::fs::read_to_string(&metrics).unwrap() + "{\"kind\":\"step\",\"step\":2}\n";
+    std::fs::write(&metrics, lines).unwrap();
+    let message = played.output(1, &["--all"]);
+    assert!(message.contains("000002.jsonl.zst is missing"), "{message}");
     let elsewhere = pl_host().arg("replay").arg(repository()).output().unwrap();
     assert_eq!(elsewhere.status.code(), Some(2));
     assert!(stderr(&elsewhere).contains("is not a run folder"), "{}", stderr(&elsewhere));

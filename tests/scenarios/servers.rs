@@ -224,6 +224,11 @@ fn a_partner_is_a_hosted_model() {
         assert_eq!(line["not_reproducible"].as_u64(), Some(3), "every episode: {line}");
         assert!(line["policies"]["first"].is_object() && line["policies"].get("second").is_none(), "{line}");
     }
+    // It is asked by the team alone.
+    let server = Server::start(&partner, &[]);
+    let names: Vec<_> = server.models().iter().map(|model| model["id"].clone()).collect();
+    assert_eq!(names, ["first", "team"]);
+    drop(server);
     // What the hosted model said is recorded.
     drop(host);
     succeed(pl_host().arg("replay").arg(&out));

@@ -52,7 +52,7 @@ pub enum Command {
     Fmt(FmtArgs),
     /// Explain a code (MAS0012), a block, a setting (KEY or BLOCK.KEY) or a function, or list all of them
     Explain(ExplainArgs),
-    /// Print the JSON Schema of a checked workflow, the format of workflow.json in a run folder
+    /// Print the JSON Schema of workflow.json, the checked workflow in a run folder
     Schema,
     /// Show the plan of a run: models, memory, tasks, completions, checkpoints
     ///

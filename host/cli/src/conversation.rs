@@ -31,6 +31,13 @@ pub async fn show(out: &mut impl Write, mut events: UnboundedReceiver<EpisodeEve
                 }
                 lines.end()?;
             }
+            EpisodeEvent::PromptTooLong { agent, tokens, context } => {
+                let prompt = Counted(tokens as u64, "token");
+                writeln!(
+                    out,
+                    "\n[{agent} isn't asked] its prompt of {prompt} leaves no room in the model's context of {context}"
+                )?;
+            }
             EpisodeEvent::Acted(step) => show_step(out, &step)?,
             EpisodeEvent::Restarted(failure) => {
                 writeln!(out, "[it fails] {failure}\n\nThe episode is played again from its start.")?;
@@ -137,6 +144,20 @@ mod tests {
             text.starts_with("[it fails] task 1, apply: a fault\n") && text.contains("played again"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_prompt_that_ends_an_episode_is_shown() {
+        let (sender, events) = tokio::sync::mpsc::unbounded_channel();
+        let event = EpisodeEvent::PromptTooLong { agent: "alto".to_owned(), tokens: 5000, context: 4096 };
+        sender.send(event).unwrap();
+        drop(sender);
+        let mut out = Vec::new();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(show(&mut out, events)).unwrap();
+        let expected =
+            "\n[alto isn't asked] its prompt of 5,000 tokens leaves no room in the model's context of 4096\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
     #[test]

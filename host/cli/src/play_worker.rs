@@ -167,7 +167,7 @@ async fn watch(mut events: UnboundedReceiver<EpisodeEvent>, episode: &LiveEpisod
                 episode.push(PlayEvent::Acted { agent, action, reward, success, tokens });
             }
             // The page shows the drawings of recorded episodes, and the faults of the one that was played.
-            EpisodeEvent::Drawn(_) | EpisodeEvent::Restarted(_) => {}
+            EpisodeEvent::Drawn(_) | EpisodeEvent::Restarted(_) | EpisodeEvent::PromptTooLong { .. } => {}
         }
     }
     while texts.join_next().await.is_some() {}

@@ -109,12 +109,21 @@ pub enum Error {
     /// A file of JSON has several lists.
     #[error("{} has the lists {}: keep only that of the records", path.display(), names.join(", "))]
     SeveralLists { path: PathBuf, names: Vec<String> },
+    /// A file of JSON has no list.
+    #[error(
+        "{} is neither a list of records nor an object with one list of them; a single record is written as `[{{…}}]`",
+        path.display()
+    )]
+    NoList { path: PathBuf },
     /// A record is not an object.
     #[error("{}, record {record} is not an object", path.display())]
     NotAnObject { path: PathBuf, record: usize },
     /// A record lacks a field of the catalogue's row.
     #[error("{}, record {record} has no {}; it has {}", path.display(), wanted.join(" or "), fields.join(", "))]
     MissingField { path: PathBuf, record: usize, wanted: Vec<&'static str>, fields: Vec<String> },
+    /// The files have no record.
+    #[error("{} has no tasks", path.display())]
+    NoTasks { path: PathBuf },
     /// The files have no record of the split.
     #[error("{} has no record of {name}", path.display())]
     Empty { path: PathBuf, name: String },

@@ -202,7 +202,7 @@ fn list(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
     let values = match json(without_mark(text), path, None)? {
         Value::Array(values) => values,
         Value::Object(fields) => only_list(fields, path)?,
-        _ => return Err(Error::NotAnObject { path: path.to_path_buf(), record: 1 }),
+        _ => return Err(Error::NoList { path: path.to_path_buf() }),
     };
     values.into_iter().enumerate().map(|(index, value)| object(value, path, index + 1)).collect()
 }
@@ -218,7 +218,7 @@ fn only_list(fields: Map<String, Value>, path: &Path) -> Result<Vec<Value>, Erro
         }
     }
     match names.len() {
-        0 => Err(Error::NotAnObject { path, record: 1 }),
+        0 => Err(Error::NoList { path }),
         1 => Ok(found),
         _ => Err(Error::SeveralLists { path, names }),
     }
@@ -499,6 +499,7 @@ mod tests {
         let folder = folder(&[
             ("x.jsonl", b"{}\n{\n"),
             ("y.json", b"3"),
+            ("single.json", b"{\"question\": \"q\"}"),
             ("lists.json", b"{\"tags\": [], \"data\": [{}]}"),
             ("number.jsonl", b"{\"gold\": 12345678901234567890123}"),
             ("list.json", b"[1,\n  x]"),
@@ -513,7 +514,9 @@ mod tests {
             "{}",
             message("x.jsonl")
         );
-        assert!(message("y.json").ends_with("record 1 is not an object"));
+        for name in ["y.json", "single.json"] {
+            assert!(message(name).ends_with("a single record is written as `[{…}]`"), "{}", message(name));
+        }
         assert!(message("lists.json").ends_with("the lists tags, data: keep only that of the records"));
         assert!(message("number.jsonl").contains("number.jsonl:1: a whole number of 23 digits"));
         assert!(message("list.json").ends_with("list.json:2:3: expected value"), "{}", message("list.json"));

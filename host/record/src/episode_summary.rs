@@ -54,7 +54,7 @@ pub struct EpisodeSummary {
     pub turns: u32,
     /// Number of sampled tokens.
     pub tokens: u64,
-    /// First line of the failure.
+    /// First line of the failure, or of the fault that ended the episode.
     pub failure: Option<Box<str>>,
     /// Number of failed candidates of a tree.
     pub failed_candidates: u32,
@@ -100,6 +100,7 @@ impl EpisodeSummaries {
         // Agents whose completions are not scored yet.
         let mut acting: Vec<usize> = Vec::new();
         let mut failed_candidates = 0;
+        let mut failure = trace.end.failure.as_deref();
         for event in &trace.events {
             if let (Some(completion), Some(agent)) = (&event.kind.completion, &event.position.agent) {
                 let name = self.position(agent);
@@ -138,8 +139,12 @@ impl EpisodeSummaries {
                     *local += own.map_or(0.0, |score| score.reward);
                 }
             }
-            if event.kind.fault.is_some() {
-                failed_candidates += u32::from(event.position.candidate.is_some());
+            if let Some(fault) = &event.kind.fault {
+                match event.position.candidate {
+                    Some(_) => failed_candidates += 1,
+                    // A penalised one, which has ended the episode.
+                    None => failure = failure.or(Some(&fault.cause)),
+                }
                 acting.clear();
             }
         }
@@ -154,7 +159,7 @@ impl EpisodeSummaries {
             truncated: trace.end.truncated,
             turns: trace.end.turns,
             tokens: trace.end.tokens,
-            failure: trace.end.failure.as_ref().map(|failure| first_line(failure)),
+            failure: failure.map(first_line),
             failed_candidates,
             agents: agents.into_iter().map(sums).collect(),
         }
@@ -254,7 +259,12 @@ struct PositionLine {
 struct KindLine {
     completion: Option<CompletionLine>,
     scores: Option<ScoresLine>,
-    fault: Option<IgnoredAny>,
+    fault: Option<FaultLine>,
+}
+
+#[derive(Deserialize)]
+struct FaultLine {
+    cause: String,
 }
 
 #[derive(Deserialize)]
@@ -390,6 +400,17 @@ mod tests {
         };
         assert_eq!(summaries.rows, [row]);
         assert!(summaries.add(b"{\"key\":1}").is_err());
+    }
+
+    #[test]
+    fn a_fault_that_ended_an_episode_is_its_failure() {
+        let fault = json!({ "fault": { "stage": "apply", "cause": "fuel\nmore", "reproducible": true } });
+        let mut trace: Value = serde_json::from_slice(&line(&json!([event(None, None, &fault)]))).unwrap();
+        trace["end"].as_object_mut().unwrap().remove("failure");
+        let mut summaries = EpisodeSummaries::default();
+        summaries.add(&serde_json::to_vec(&trace).unwrap()).unwrap();
+        let row = &summaries.rows[0];
+        assert_eq!((row.failure.as_deref(), row.failed_candidates), (Some("fuel"), 0));
     }
 
     #[test]

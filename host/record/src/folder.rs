@@ -30,7 +30,7 @@ use crate::versions::{RecordedVersions, VERSIONS};
 
 const WORKFLOW: &str = "workflow.json";
 const LOCK: &str = "lock.json";
-const METRICS: &str = "metrics.jsonl";
+pub(crate) const METRICS: &str = "metrics.jsonl";
 const TIMINGS: &str = "timings.jsonl";
 const FAILURES: &str = "failures.jsonl";
 const DESIGNS: &str = "designs.jsonl";

@@ -17,7 +17,7 @@ use crate::events::EpisodeEvent;
 use crate::result::EpisodeSummary;
 use crate::setup::EpisodeSetup;
 use crate::spans::SPAN_TARGET;
-use crate::trace::Trace;
+use crate::trace::{EventKind, Trace};
 
 /// Attempts at one episode before the batch continues without it.
 const ATTEMPTS: u32 = 3;
@@ -153,7 +153,45 @@ pub struct RolloutProgress {
     pub total: usize,
 }
 
+/// Episodes that ended because an agent's prompt left no room for a completion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LongPrompts {
+    /// Number of these episodes.
+    pub episodes: usize,
+    /// Agent of the first one.
+    pub agent: String,
+    /// Number of tokens of its prompt.
+    pub tokens: usize,
+    /// Number of tokens of its model's context.
+    pub context: usize,
+}
+
 impl RolloutBatch {
+    /// Number of episodes that had a failure, also one that a later attempt made up for.
+    pub fn faulty_episodes(&self) -> usize {
+        let mut episodes: Vec<_> =
+            self.failures.iter().map(|failure| (failure.task, failure.sample)).collect();
+        episodes.sort_unstable();
+        episodes.dedup();
+        episodes.len()
+    }
+
+    /// Returns the episodes that a long prompt ended. Returns `None` if there are none.
+    pub fn long_prompts(&self) -> Option<LongPrompts> {
+        let ended = self.traces.iter().filter(|trace| trace.end.failure.is_none());
+        let mut long = ended.filter_map(|trace| {
+            trace.events.iter().find_map(|event| match event.kind {
+                EventKind::PromptTooLong { tokens, context } => {
+                    let agent = event.position.agent.clone().unwrap_or_default();
+                    Some(LongPrompts { episodes: 1, agent, tokens, context })
+                }
+                _ => None,
+            })
+        });
+        let first = long.next()?;
+        Some(LongPrompts { episodes: 1 + long.count(), ..first })
+    }
+
     /// Adds the results of other episodes.
     pub fn append(&mut self, other: RolloutBatch) {
         let RolloutBatch { transitions, episodes, failures, lost, traces } = other;

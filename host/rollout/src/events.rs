@@ -16,6 +16,14 @@ pub enum EpisodeEvent {
         /// The text of the completions as it is generated.
         text: UnboundedReceiver<Chunk>,
     },
+    /// An agent's prompt leaves no room for a completion, so that the episode ends.
+    PromptTooLong {
+        agent: String,
+        /// Number of tokens of the prompt.
+        tokens: usize,
+        /// Number of tokens of the model's context.
+        context: usize,
+    },
     /// An agent acted, and the episode continues from there.
     Acted(AgentStep),
     /// The environment's drawing of the state as lines of text: at the start, and after each step.

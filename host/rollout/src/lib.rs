@@ -31,7 +31,7 @@ mod turns;
 mod walk;
 
 pub use attempt::{Attempt, play_episode};
-pub use batch::{PlayEpisodes, RolloutBatch, RolloutPlan, RolloutProgress, play_batch};
+pub use batch::{LongPrompts, PlayEpisodes, RolloutBatch, RolloutPlan, RolloutProgress, play_batch};
 pub use components::{Agent, Environment, Episode, PromptEncoder, Reward, TaskGenerator};
 pub use context::EpisodeContext;
 pub use continuation::{Continuation, continue_episode};

@@ -145,7 +145,7 @@ impl EpisodeSetup {
             let tokens = match runtime.fit_prompt(tokens.map_err(attribute)?) {
                 FittedPrompt::Fits(tokens) => tokens,
                 FittedPrompt::TooLong { tokens, context } => {
-                    recorder.record(name, EventKind::PromptTooLong { tokens, context });
+                    self.record_long_prompt(&runtime.name, tokens, context, recorder);
                     return Ok(NodePrompts::TooLong);
                 }
             };
@@ -163,6 +163,21 @@ impl EpisodeSetup {
             });
         }
         Ok(NodePrompts::Ready(prompts))
+    }
+
+    /// Records a prompt that is too long for its model, and tells the observer.
+    pub(crate) fn record_long_prompt(
+        &self,
+        agent: &str,
+        tokens: usize,
+        context: usize,
+        recorder: &mut TraceRecorder,
+    ) {
+        recorder.record(Some(agent), EventKind::PromptTooLong { tokens, context });
+        if let Some(observer) = &self.observer {
+            // The observer may have closed the channel.
+            let _ = observer.send(EpisodeEvent::PromptTooLong { agent: agent.to_owned(), tokens, context });
+        }
     }
 
     /// Samples one completion per seed.

@@ -83,7 +83,7 @@ impl EpisodeSetup {
         let tokens = match runtime.fit_prompt(tokens) {
             FittedPrompt::Fits(tokens) => tokens,
             FittedPrompt::TooLong { tokens, context } => {
-                recorder.record(name, EventKind::PromptTooLong { tokens, context });
+                self.record_long_prompt(&runtime.name, tokens, context, recorder);
                 return Ok(FollowUp::TooLong);
             }
         };

@@ -1,5 +1,6 @@
 //! Weights from the trainer and from checkpoints to the generators of policies.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use pl_trainer::{ServedPolicy, Trainer};
 use crate::error::Error;
 use crate::generation::{PinnedVersion, PolicyRouter};
 use crate::host::Host;
+use crate::progress::Notice;
 
 /// Loads the weights of a checkpoint, or of a run folder's newest checkpoint, and serves them.
 ///
@@ -33,6 +35,28 @@ pub(crate) fn restore(
     };
     trainer.load(&checkpoint).map_err(Error::setup)?;
     host.block_on(PolicyVersions::new(trainer.policies()).publish(router))
+}
+
+/// Warns about adapters of a run's checkpoint that were trained on other models than those of `hashes`, by their names in the
+/// workflow. A checkpoint outside of a run folder doesn't say on which.
+pub(crate) fn warn_of_other_models(
+    host: &Host,
+    trainer: &Trainer,
+    hashes: &BTreeMap<String, String>,
+    path: &Path,
+) {
+    let is_run = RunFolder::require(path).is_ok();
+    let run = if is_run { Some(path.to_path_buf()) } else { RunFolder::entry_of(path).map(|(run, _)| run) };
+    let Some((run, lock)) = run.and_then(|run| Some((run.clone(), RunFolder::read_lock(&run).ok()?))) else {
+        return;
+    };
+    let adapters = trainer.policies().into_iter().filter(|policy| policy.trained && policy.adapter.is_some());
+    let used: BTreeSet<&str> = adapters.map(|policy| trainer.bases()[policy.base].hash.as_str()).collect();
+    for (model, hash) in hashes {
+        if used.contains(hash.as_str()) && !lock.models.values().any(|recorded| recorded == hash) {
+            host.notify(Notice::OtherModel { model: model.clone(), run: run.clone() });
+        }
+    }
 }
 
 /// Returns the newest complete checkpoint of a run. Returns `None` before the first one.

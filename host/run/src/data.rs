@@ -169,7 +169,15 @@ pub(crate) fn as_jsonl(sources: &[SourcePath]) -> Result<SourcePath, LocateError
     let first = sources.first().and_then(|source| source.path().file_name());
     let name = first.unwrap_or_default().to_string_lossy();
     let stem = name.split('.').next().unwrap_or_default().to_owned();
-    let made = converted(&stem, sources, || Ok(pl_data::read_files(sources)?))?;
+    let read = || match pl_data::read_files(sources)? {
+        // The file that is made of it has a name that nobody knows.
+        records if records.is_empty() => {
+            let path = sources.first().map(|source| source.path().to_path_buf()).unwrap_or_default();
+            Err(pl_data::Error::NoTasks { path }.into())
+        }
+        records => Ok(records),
+    };
+    let made = converted(&stem, sources, read)?;
     Ok(made.into())
 }
 
@@ -224,4 +232,18 @@ fn missing(data: &DataSet, split: &Split, reason: Option<String>) -> Result<Loca
         licence: data.licence,
         reason: reason.map(|reason| format!("\nit was not fetched: {reason}")).unwrap_or_default(),
     })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_tasks_is_named_and_not_the_file_that_is_made_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("none.json");
+        std::fs::write(&path, "[]").unwrap();
+        let error = as_jsonl(&[path.clone().into()]).unwrap_err().to_string();
+        assert_eq!(error, format!("{} has no tasks", path.display()));
+    }
 }

@@ -48,10 +48,7 @@ pub enum Error {
     #[error("{} is larger than {} GiB; a plan does not read it", path.display(), largest >> 30)]
     NotPlanned { path: PathBuf, largest: u64 },
     /// A workflow can't be read.
-    #[error(
-        "cannot read {}: {source}; name a workflow file (.mas); `pl-host new NAME` creates one in a folder of its own",
-        path.display()
-    )]
+    #[error("cannot read {}: {source}{}", path.display(), advice_on_file(source))]
     ReadWorkflow { path: PathBuf, source: std::io::Error },
     /// The workflow has errors.
     #[error("the workflow has errors:\n{0}")]
@@ -131,8 +128,8 @@ pub enum Error {
     #[error("the episode failed: {cause}")]
     Episode { cause: String },
     /// The environment refuses the one task that is played.
-    #[error("the episode failed: start: {cause}")]
-    Task { cause: String },
+    #[error("the episode failed: {stage}: {cause}")]
+    Task { stage: String, cause: String },
     /// The run folder can't be read as a run.
     #[error(transparent)]
     RunFolder(pl_record::Error),
@@ -286,6 +283,11 @@ pub enum Error {
         path.display(), reasons.join("\n  ")
     )]
     OtherSweep { path: PathBuf, reasons: Vec<String> },
+    /// Runs of a sweep failed. All others are finished.
+    #[error(
+        "{failed} of {total} runs failed, first {name}: {source}\nhint: the same command plays the runs that failed again"
+    )]
+    SweepRuns { failed: usize, total: usize, name: String, source: Box<Error> },
     /// A run on several machines failed.
     #[error(transparent)]
     Cluster(Box<ClusterError>),
@@ -350,8 +352,26 @@ impl Error {
             | Error::Sandbox(_)
             | Error::Worker(_) => false,
             Error::Cluster(error) => error.is_input(),
+            Error::SweepRuns { source, .. } => source.is_input(),
             _ => true,
         }
+    }
+
+    /// Returns `true` if the operation was refused for lack of permissions that the user may give.
+    pub(crate) fn asks_for_permission(&self) -> bool {
+        match self {
+            Error::NotAllowed { .. } => true,
+            Error::Workflow(errors) => !errors.refused.is_empty(),
+            _ => false,
+        }
+    }
+}
+
+/// Advice for a workflow that can't be read. An encoding is corrected in the file that was named.
+fn advice_on_file(reason: &std::io::Error) -> &'static str {
+    match reason.kind() {
+        std::io::ErrorKind::InvalidData => "",
+        _ => "; name a workflow file (.mas); `pl-host new NAME` creates one in a folder of its own",
     }
 }
 

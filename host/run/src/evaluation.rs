@@ -101,9 +101,7 @@ pub fn evaluate<E: From<Error>>(
         drop(tracker);
         let Some(played) = ended else { return Ok(EvaluationEnding::Interrupted) };
         let (report, batch) = played?;
-        if let Some(notice) = Notice::faults(&batch.failures, None) {
-            host.notify(notice);
-        }
+        Notice::of_episodes(&batch, None).into_iter().for_each(|notice| host.notify(notice));
         let seconds = started.elapsed().as_secs_f64();
         let tokens = batch.episodes.iter().map(|episode| episode.tokens).sum();
         finished(&EvaluationResult { report, seconds, tokens, batch, name: evaluation.name })?;

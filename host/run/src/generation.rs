@@ -23,7 +23,8 @@ use pl_types::{Completion, Generate, GenerateError, Request};
 
 use crate::error::Error;
 
-pub(crate) use self::connect::{connect, is_hosted};
+pub(crate) use self::connect::connect;
+pub use self::connect::is_hosted;
 use self::gate::Gate;
 use self::hosted::HostedPolicy;
 pub(crate) use self::hosted::conversation_template;

@@ -30,6 +30,12 @@ pub enum AnswerError {
     /// The line is not such an object.
     #[error("{0}; a line is {FORM}")]
     Json(#[from] serde_json::Error),
+    /// The line is another value of JSON.
+    #[error("it is not an object; a line is {FORM}")]
+    NotAnObject,
+    /// The line names two tasks.
+    #[error("it has both `gold` and `task`; a line is {FORM}")]
+    TwoTasks,
     /// The line names no task.
     #[error("it has neither `gold` nor `task`; a line is {FORM}")]
     NoTask,
@@ -52,8 +58,18 @@ impl GradedAnswer {
     /// # Errors
     /// If the line has another form.
     pub fn parse(line: &str) -> Result<GradedAnswer, AnswerError> {
-        let AnswerLine { gold, task, pred } = serde_json::from_value(pl_data::exact_json(line)?)?;
-        let record = task.or_else(|| gold.map(|gold| json!({ "gold": gold }))).ok_or(AnswerError::NoTask)?;
+        let line = pl_data::exact_json(line)?;
+        // A list would be read as the values of the fields.
+        if !line.is_object() {
+            return Err(AnswerError::NotAnObject);
+        }
+        let AnswerLine { gold, task, pred } = serde_json::from_value(line)?;
+        let record = match (gold, task) {
+            (Some(_), Some(_)) => return Err(AnswerError::TwoTasks),
+            (Some(gold), None) => json!({ "gold": gold }),
+            (None, Some(task)) => task,
+            (None, None) => return Err(AnswerError::NoTask),
+        };
         Ok(GradedAnswer { record, answer: pred })
     }
 }
@@ -147,6 +163,9 @@ mod tests {
         assert!(
             parse(r#"{"pred": "1"}"#).unwrap_err().starts_with("it has neither `gold` nor `task`; a line is")
         );
+        let both = parse(r#"{"gold": "5", "task": {"answer": "7"}, "pred": "5"}"#);
+        assert!(both.unwrap_err().starts_with("it has both `gold` and `task`"));
+        assert!(parse(r#"["5", null, "5"]"#).unwrap_err().starts_with("it is not an object"));
         assert!(parse(r#"{"gold": "1"}"#).unwrap_err().contains("missing field `pred`"));
     }
 }

@@ -87,7 +87,7 @@ pub use error::plugin::PluginError;
 pub use error::repeat::RepeatError;
 pub use error::repetition::Repetition;
 pub use error::stored::InvalidWorkflow;
-pub use generation::{ControlError, RuntimeAdapters, RuntimeControl};
+pub use generation::{ControlError, RuntimeAdapters, RuntimeControl, is_hosted};
 pub use host::{Embedded, Host, build_engine, plugin_engine};
 pub use memory::{Bytes, MachineMemory, MemoryEstimate};
 pub use open_run::open_run;
@@ -108,4 +108,5 @@ pub use token_gradient::{TokenGradient, token_gradient};
 pub use training::{
     LevelState, LoopState, ResumeOptions, RunEnding, RunOptions, ScenarioCursor, StepAhead, TrainingRun,
 };
+pub use unknown_names::unknown_names;
 pub use workflow::CheckedWorkflow;

@@ -21,16 +21,27 @@ const GIVEN: &str = "given";
 /// Returns a task from a record as JSON, or from a question in words.
 ///
 /// # Errors
-/// If it is a record with a whole number of more than 64 bits.
+/// If it begins as a record, and isn't valid JSON or has a whole number of more than 64 bits.
 pub fn task_from_text(text: &str) -> Result<Task, Error> {
     let data = match serde_json::from_str::<Value>(text) {
         Ok(Value::Object(_)) => {
-            let record = exact_json(text).map_err(|error| Error::Task { cause: error.to_string() })?;
+            let record = exact_json(text).map_err(|error| not_a_record(error.to_string()))?;
             record.to_string()
+        }
+        Err(error) if text.trim_start().starts_with('{') => {
+            let cause = format!(
+                "the task begins with `{{` as a record does, but is no JSON: {error}; a question that begins so is written as \
+                 {{\"question\": …}}"
+            );
+            return Err(not_a_record(cause));
         }
         _ => json!({ "question": text }).to_string(),
     };
     Ok(Task { id: GIVEN.to_owned(), data })
+}
+
+fn not_a_record(cause: String) -> Error {
+    Error::Task { stage: "start".to_owned(), cause }
 }
 
 /// Returns the first task of a scenario.
@@ -100,5 +111,7 @@ mod tests {
         );
         let error = task_from_text(r#"{"answer": 18446744073709551617}"#).unwrap_err().to_string();
         assert!(error.contains("more than 64 bits"), "{error}");
+        let error = task_from_text("{broken").unwrap_err().to_string();
+        assert!(error.contains("no JSON: key must be a string at line 1 column 2"), "{error}");
     }
 }

@@ -51,16 +51,37 @@ impl Player {
         let setup =
             EpisodeSetup { observer: Some(events), fault_penalty: None, ..EpisodeSetup::clone(&self.setup) };
         let mut batch = play_batch(Arc::new(setup), &plan, |_| {}).await.map_err(Error::rollout)?;
-        if let (true, Some(EpisodeFailure { agent, stage, cause, is_task_refused, .. })) =
-            (batch.episodes.is_empty(), batch.failures.first())
-        {
-            if *is_task_refused {
-                return Err(Error::Task { cause: cause.clone() });
-            }
-            let agent = agent.as_ref().map(|agent| format!("agent {agent}, ")).unwrap_or_default();
-            return Err(Error::Episode { cause: format!("{agent}{stage}: {cause}") });
+        if let (true, Some(failure)) = (batch.episodes.is_empty(), batch.failures.first()) {
+            return Err(failed(failure));
         }
         let trace = batch.traces.pop();
         Ok(PlayedEpisode { summary: batch.episodes.into_iter().next(), failures: batch.failures, trace })
+    }
+}
+
+/// Returns the error about an episode that failed in every attempt.
+fn failed(failure: &EpisodeFailure) -> Error {
+    let EpisodeFailure { agent, stage, cause, is_task_refused, .. } = failure;
+    if *is_task_refused {
+        return Error::Task { stage: stage.clone(), cause: cause.clone() };
+    }
+    let agent = agent.as_ref().map(|agent| format!("agent {agent}, ")).unwrap_or_default();
+    Error::Episode { cause: format!("{agent}{stage}: {cause}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_failures::failure;
+
+    #[test]
+    fn a_refused_task_names_the_function_that_refused_it() {
+        let failure = EpisodeFailure {
+            stage: "apply".to_owned(),
+            cause: "the record is bad".to_owned(),
+            is_task_refused: true,
+            ..failure(Phase::Play, 0, 0, "given")
+        };
+        assert_eq!(failed(&failure).to_string(), "the episode failed: apply: the record is bad");
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_cluster::MissingProcess;
-use pl_rollout::EpisodeFailure;
+use pl_rollout::{LongPrompts, RolloutBatch};
 use pl_servers::FleetEvent;
 use pl_types::EpisodeId;
 use serde::{Deserialize, Serialize};
@@ -159,6 +159,13 @@ pub enum Notice {
         /// Number of defects.
         defects: usize,
     },
+    /// A run has trained the adapters of its checkpoint on other models than the workflow's.
+    OtherModel {
+        /// Name of a model in the workflow.
+        model: String,
+        /// Folder of the run.
+        run: PathBuf,
+    },
     /// A run of a sweep begins or continues.
     SweepRun {
         /// Number of the run, from 1 on.
@@ -167,6 +174,13 @@ pub enum Notice {
         total: usize,
         /// Name of its folder.
         name: String,
+    },
+    /// A run of a sweep failed, and the sweep goes on with the next one.
+    SweepRunFailed {
+        /// Name of its folder.
+        name: String,
+        /// Message of its error.
+        error: String,
     },
     /// The run continues after this step.
     Resumed {
@@ -184,10 +198,21 @@ pub enum Notice {
     Faults {
         /// Number of failures.
         count: usize,
+        /// Number of episodes that had one.
+        episodes: usize,
+        /// Number of all episodes.
+        total: usize,
         /// First line of the first failure.
         first: String,
         /// Run folder and episode of the first failure. `None` if nothing is recorded.
         replay: Option<(PathBuf, EpisodeId)>,
+    },
+    /// Half of the episodes of a step or of an evaluation, or more, ended because a prompt left no room for a completion.
+    LongPrompts {
+        /// These episodes.
+        ended: LongPrompts,
+        /// Number of all episodes.
+        total: usize,
     },
     /// The samples of most groups had the same return for several steps, no completion had an advantage, or a correction
     /// dropped all that had one, so that the policies learn next to nothing.
@@ -262,16 +287,20 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// Returns the notice about the failures of a step or an evaluation, which are in the traces of `run` if there is one. Returns
-    /// `None` if there are none.
-    pub(crate) fn faults(failures: &[EpisodeFailure], run: Option<&Path>) -> Option<Notice> {
-        let first = failures.first()?;
-        let message = first.describe();
-        Some(Notice::Faults {
-            count: failures.len(),
-            first: message.lines().next().unwrap_or_default().to_owned(),
+    /// Returns the notices about the episodes of a step or an evaluation that failed or could not be played to their end. Failures
+    /// are in the traces of `run` if there is one.
+    pub(crate) fn of_episodes(batch: &RolloutBatch, run: Option<&Path>) -> Vec<Notice> {
+        let total = batch.episodes.len() + batch.lost;
+        let faults = batch.failures.first().map(|first| Notice::Faults {
+            count: batch.failures.len(),
+            episodes: batch.faulty_episodes(),
+            total,
+            first: first.describe().lines().next().unwrap_or_default().to_owned(),
             replay: run.map(|run| (run.to_path_buf(), first.episode.clone())),
-        })
+        });
+        let long = batch.long_prompts().filter(|ended| 2 * ended.episodes >= total);
+        let long = long.map(|ended| Notice::LongPrompts { ended, total });
+        faults.into_iter().chain(long).collect()
     }
 }
 
@@ -348,22 +377,35 @@ impl fmt::Display for Notice {
                     "warning: the audit found {defects}, which training will learn from; `pl-host audit` shows them again"
                 )
             }
+            Notice::OtherModel { model, run } => write!(
+                f,
+                "warning: the adapters of {} were trained on other weights than those of model `{model}`\n  hint: name the model \
+                 of the run, or expect other results",
+                run.display()
+            ),
             Notice::SweepRun { number, total, name } => write!(f, "run {number} of {total}: {name}"),
+            Notice::SweepRunFailed { name, error } => write!(f, "warning: {name} failed: {error}"),
             Notice::Resumed { step } => write!(f, "continuing after step {step}"),
             Notice::ScheduleStretched { before, now } => write!(
                 f,
                 "warning: train.lr_schedule = cosine now spans {now} steps; the finished steps followed a cosine over \
                  {before}"
             ),
-            Notice::Faults { count, first, replay } => {
-                let faults =
-                    if *count == 1 { "1 fault".to_owned() } else { format!("{count} faults, first") };
-                write!(f, "{faults}: {first}")?;
+            Notice::Faults { count, episodes, total, first, replay } => {
+                let faults = if *count == 1 { "1 fault".to_owned() } else { format!("{count} faults") };
+                let first_of = if *count == 1 { "" } else { ", first" };
+                write!(f, "{faults} in {episodes} of {total} episodes{first_of}: {first}")?;
                 match replay {
                     Some((run, episode)) => write!(f, "\n  see: pl-host replay {} {episode}", run.display()),
                     None => Ok(()),
                 }
             }
+            Notice::LongPrompts { ended: LongPrompts { episodes, agent, tokens, context }, total } => write!(
+                f,
+                "warning: {episodes} of {total} episodes ended because a prompt left no room for a completion, first one of \
+                 {agent}: {tokens} tokens in a context of {context}\n  hint: shorter prompts, a model with a longer context, or \
+                 `long_prompt` of the agent"
+            ),
             Notice::FlatSteps { steps, completions: 0, .. } => write!(
                 f,
                 "warning: in the last {steps} steps, there was no completion to train on\n  hint: prompts that leave room for \

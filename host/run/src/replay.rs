@@ -56,6 +56,14 @@ impl RunTraces {
         Ok(RunTraces { run: run.to_path_buf(), traces, files })
     }
 
+    /// Returns the paths of the trace files that the run's metrics have and its folder lacks.
+    ///
+    /// # Errors
+    /// If the metrics can't be read.
+    pub fn missing(&self) -> Result<Vec<PathBuf>, Error> {
+        Ok(self.traces.missing()?.iter().map(|file| self.traces.path(file)).collect())
+    }
+
     /// Returns the traces of all attempts, file by file.
     pub fn traces(&self) -> impl Iterator<Item = Result<Trace, Error>> {
         self.files.iter().flat_map(|file| self.read(file))

@@ -122,6 +122,7 @@ impl Session {
                 drop_restored_starts(&mut workflow.policies);
                 let mut session = Session::load(host, checked, &workflow, device, start)?;
                 checkpoints::restore(host, &mut session.trainer, &session.router, checkpoint)?;
+                checkpoints::warn_of_other_models(host, &session.trainer, &session.model_hashes, checkpoint);
                 Ok(session)
             }
             None => {

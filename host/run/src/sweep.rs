@@ -193,10 +193,11 @@ pub struct CheckedSweep {
 
 impl CheckedSweep {
     /// Trains every combination with every seed, or until a stop is requested. The runs that are in the folder are checked
-    /// before the first one starts.
+    /// before the first one starts. A run that fails doesn't keep the others from being played.
     ///
     /// # Errors
-    /// If a run in the folder is of another workflow or had other data ([`Error::OtherSweep`]), or a run fails.
+    /// If a run in the folder is of another workflow or had other data ([`Error::OtherSweep`]), something is not allowed, or runs
+    /// failed ([`Error::SweepRuns`]).
     pub fn run(&mut self, host: &Host, device: Device, stop: &StopRequest) -> Result<RunEnding, Error> {
         let mut remaining = Vec::with_capacity(self.cells.len() * self.seeds.len());
         for &seed in &self.seeds {
@@ -205,31 +206,35 @@ impl CheckedSweep {
             }
         }
         let total = remaining.len();
+        let mut failed: Vec<(String, Error)> = Vec::new();
         // Seeds are the outer loop: the first results of all cells come early.
         let runs = self.seeds.iter().flat_map(|&seed| self.cells.iter().map(move |one| (seed, one)));
         for ((index, remaining), (seed, (wanted, cell))) in remaining.into_iter().enumerate().zip(runs) {
+            if matches!(remaining, Remaining::Nothing) {
+                continue;
+            }
             let name = cell.folder_name(seed);
-            let root = self.folder.join(&name);
             // Before it is started, for the error of one that can't be.
-            let announce = || host.notify(Notice::SweepRun { number: index + 1, total, name });
-            let mut run = match remaining {
-                Remaining::Nothing => continue,
-                Remaining::All => {
-                    announce();
-                    let options = RunOptions { folder: Some(root), seed, ..RunOptions::default() };
-                    TrainingRun::start(host, &wanted.workflow, device, &options)?
+            host.notify(Notice::SweepRun { number: index + 1, total, name: name.clone() });
+            let root = self.folder.join(&name);
+            match train(host, device, &wanted.workflow, remaining, root, seed, stop) {
+                Ok(RunEnding::Done) => {}
+                Ok(RunEnding::Interrupted) => return Ok(RunEnding::Interrupted),
+                // The user may allow it, and the sweep begins again.
+                Err(error) if error.asks_for_permission() => return Err(error),
+                Err(error) => {
+                    host.notify(Notice::SweepRunFailed { name: name.clone(), error: error.to_string() });
+                    failed.push((name, error));
                 }
-                Remaining::Steps(overrides) => {
-                    announce();
-                    let options = ResumeOptions { overrides, from_start: true, ..ResumeOptions::default() };
-                    TrainingRun::resume(host, &root, device, &options)?
-                }
-            };
-            if run.train(stop)? == RunEnding::Interrupted {
-                return Ok(RunEnding::Interrupted);
             }
         }
-        Ok(RunEnding::Done)
+        let count = failed.len();
+        match failed.into_iter().next() {
+            None => Ok(RunEnding::Done),
+            Some((name, error)) => {
+                Err(Error::SweepRuns { failed: count, total, name, source: Box::new(error) })
+            }
+        }
     }
 
     /// Returns the results of all cells so far: those of the runs that have all of the steps that are wanted.
@@ -251,6 +256,30 @@ impl CheckedSweep {
         }
         Ok(CellResults { cell: cell.clone(), finished: runs.len(), evaluations: cell_evaluations(&runs) })
     }
+}
+
+/// Does what is left of a run in the folder `root`.
+fn train(
+    host: &Host,
+    device: Device,
+    workflow: &CheckedWorkflow,
+    remaining: Remaining,
+    root: PathBuf,
+    seed: u64,
+    stop: &StopRequest,
+) -> Result<RunEnding, Error> {
+    let mut run = match remaining {
+        Remaining::Nothing => return Ok(RunEnding::Done),
+        Remaining::All => {
+            let options = RunOptions { folder: Some(root), seed, ..RunOptions::default() };
+            TrainingRun::start(host, workflow, device, &options)?
+        }
+        Remaining::Steps(overrides) => {
+            let options = ResumeOptions { overrides, from_start: true, ..ResumeOptions::default() };
+            TrainingRun::resume(host, &root, device, &options)?
+        }
+    };
+    run.train(stop)
 }
 
 /// Returns the results of each evaluation over some runs, in the order in which the runs have them.

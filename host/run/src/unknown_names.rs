@@ -8,8 +8,8 @@ use crate::locate;
 /// Block of a setting, the block's name, and the key.
 pub(crate) type SettingOf<'a> = (BlockKind, &'a str, &'static str);
 
-/// Returns errors about sources of models and names of data sets that are wrong on every machine.
-pub(crate) fn unknown_names(workflow: &Workflow, places: &Places) -> Vec<Diagnostic> {
+/// Returns errors about sources of models and names of data sets that are wrong on every machine. Reads no file.
+pub fn unknown_names(workflow: &Workflow, places: &Places) -> Vec<Diagnostic> {
     let error = |setting: SettingOf<'_>, message: String, help: Option<String>| {
         let found = places.diagnostic(setting, DiagnosticCode::NotFound, Severity::Error, message);
         Diagnostic { help, ..found }

@@ -94,6 +94,7 @@ pub(crate) async fn completions(
     let is_list = asked.prompt.is_list();
     let field = |index: usize| if is_list { format!("prompt[{index}]") } else { "prompt".to_owned() };
     let prompts = asked.prompt.encode(&model)?;
+    service.check_prompts(prompts.len())?;
     service.check_count(count.saturating_mul(prompts.len()))?;
     let requests = prompts
         .into_iter()

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use futures::StreamExt;
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 
 use crate::chat_request::ChatRequest;
 use crate::chat_response::{Envelope, usage};
@@ -14,7 +14,7 @@ use crate::error::ApiError;
 use crate::response;
 use crate::service::{Permit, Service};
 use crate::stream::{self, Progress};
-use crate::team::{Team, TeamError, TeamResult, TeamTurn};
+use crate::team::{Team, TeamError, TeamEvent, TeamResult, TeamTurn};
 
 /// Answers with an episode of the team.
 pub(crate) async fn play(
@@ -28,14 +28,16 @@ pub(crate) async fn play(
     let permit = service.admit()?;
     if chat.stream {
         let include_usage = chat.stream_options.include_usage;
-        return Ok(stream_episode(service, team, task, seed, envelope, include_usage, permit));
+        return stream_episode(service, team, task, seed, envelope, include_usage, permit).await;
     }
     let (sender, mut receiver) = unbounded_channel();
     let ending = team.play(&task, seed, sender).await?;
     drop(permit);
     let mut turns = Vec::new();
-    while let Ok(turn) = receiver.try_recv() {
-        turns.push(turn);
+    while let Ok(event) = receiver.try_recv() {
+        if let TeamEvent::Turn(turn) = event {
+            turns.push(turn);
+        }
     }
     let prompt = turns.iter().map(|turn| turn.prompt_tokens).sum();
     let tokens = turns.iter().map(|turn| turn.tokens).sum();
@@ -116,7 +118,10 @@ fn transcript(turn: &TeamTurn) -> String {
 }
 
 /// Streams an episode: each turn as reasoning once the next one begins, the last one as content.
-fn stream_episode(
+///
+/// # Errors
+/// Those of the episode, if it fails before its first turn has ended.
+async fn stream_episode(
     service: &Arc<Service>,
     team: Arc<dyn Team>,
     task: String,
@@ -124,47 +129,54 @@ fn stream_episode(
     envelope: Envelope,
     include_usage: bool,
     permit: Permit,
-) -> Response {
-    let (sender, turns) = unbounded_channel();
+) -> Result<Response, ApiError> {
+    let (sender, mut events) = unbounded_channel();
     let (values, receiver) = unbounded_channel();
     let shared = Arc::clone(service);
+    let choice = |delta: Value, finish: Value| json!({ "index": 0, "delta": delta, "finish_reason": finish });
+    let opening = envelope.chunk(choice(json!({ "role": "assistant", "content": "" }), Value::Null));
     let playing = async move {
         let _permit = permit;
         let send = |delta: Value, finish: Value| {
-            let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
             // A client that is gone ends the stream, and with it this future.
-            let _ = values.send(envelope.chunk(choice));
+            let _ = values.send(envelope.chunk(choice(delta, finish)));
         };
-        send(json!({ "role": "assistant", "content": "" }), Value::Null);
-        let mut turns: UnboundedReceiver<TeamTurn> = turns;
         let mut last: Option<TeamTurn> = None;
         let relay = async {
             let (mut prompt, mut tokens) = (0, 0);
-            while let Some(turn) = turns.recv().await {
+            // Part of the reasoning that the last turn is if another one follows.
+            let mut held: Option<String> = None;
+            while let Some(event) = events.recv().await {
+                if let Some(text) = held.take() {
+                    send(json!({ "reasoning_content": text }), Value::Null);
+                }
+                let TeamEvent::Turn(turn) = event else { continue };
                 prompt += turn.prompt_tokens;
                 tokens += turn.tokens;
                 shared.count_tokens(turn.prompt_tokens, turn.tokens);
-                if let Some(earlier) = last.replace(turn) {
-                    send(json!({ "reasoning_content": transcript(&earlier) }), Value::Null);
-                }
+                held = Some(transcript(&turn));
+                last = Some(turn);
             }
             (prompt, tokens)
         };
         let (ending, (prompt, tokens)) = tokio::join!(team.play(&task, seed, sender), relay);
-        match ending.map_err(ApiError::from).and_then(|ending| finish_reason(ending, last.as_ref())) {
-            Ok(finish) => {
-                let content = last.map(|turn| turn.content).unwrap_or_default();
-                send(json!({ "content": content }), Value::Null);
-                send(json!({}), json!(finish));
-                if include_usage {
-                    let _ = values.send(envelope.usage_chunk(usage(prompt, tokens)));
-                }
-            }
-            Err(error) => drop(values.send(error.to_json())),
+        let finish = finish_reason(ending?, last.as_ref())?;
+        let content = last.map(|turn| turn.content).unwrap_or_default();
+        send(json!({ "content": content }), Value::Null);
+        send(json!({}), json!(finish));
+        if include_usage {
+            let _ = values.send(envelope.usage_chunk(usage(prompt, tokens)));
         }
+        Ok::<_, ApiError>(())
     };
-    stream::events(stream::while_running(playing, receiver).filter_map(async |part| match part {
+    let mut parts = Box::pin(stream::while_running(playing, receiver));
+    let first = match tokio::time::timeout(stream::FIRST_PART, parts.next()).await {
+        Ok(Some(Progress::Ended(Err(error)))) => return Err(error),
+        first => first.ok().flatten(),
+    };
+    let parts = futures::stream::iter([Progress::Sent(opening)].into_iter().chain(first)).chain(parts);
+    Ok(stream::events(parts.filter_map(async |part| match part {
         Progress::Sent(value) => Some(value),
-        Progress::Ended(()) => None,
-    }))
+        Progress::Ended(ending) => ending.err().map(|error| error.to_json()),
+    })))
 }

@@ -54,7 +54,7 @@ impl ApiError {
         Self {
             status: StatusCode::TOO_MANY_REQUESTS,
             message: format!(
-                "the server has {requests} requests in progress, as many as it takes; try again later"
+                "the server takes {requests} requests at a time and has no room for this one; try again later"
             ),
             param: None,
             code: Some("rate_limit_exceeded"),

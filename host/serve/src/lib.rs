@@ -49,4 +49,4 @@ pub use control::{ControlError, EngineControl};
 pub use models::ServedModel;
 pub use router::serve;
 pub use service::Service;
-pub use team::{Team, TeamError, TeamResult, TeamTurn};
+pub use team::{Team, TeamError, TeamEvent, TeamResult, TeamTurn};

@@ -20,6 +20,8 @@ use crate::team::Team;
 pub struct Service {
     /// Policies, and adapters that clients have loaded.
     models: RwLock<Vec<Arc<ServedModel>>>,
+    /// Names of policies that are hosted models, which this server doesn't offer.
+    hosted: Vec<String>,
     pub(crate) adapters: Option<LoadedAdapters>,
     control: Option<Arc<dyn EngineControl>>,
     team: Option<(String, Arc<dyn Team>)>,
@@ -45,11 +47,12 @@ impl Service {
         generator: Arc<dyn Generate>,
         config: ServerConfig,
     ) -> Self {
-        let permits = Arc::new(Semaphore::new(config.limits.requests));
+        let permits = Arc::new(Semaphore::new(config.limits.requests.min(Semaphore::MAX_PERMITS)));
         let metrics = Metrics::new();
         let models = RwLock::new(models.into_iter().map(Arc::new).collect());
         Self {
             models,
+            hosted: Vec::new(),
             adapters: None,
             control: None,
             team,
@@ -59,6 +62,12 @@ impl Service {
             permits,
             started: unix_time(),
         }
+    }
+
+    /// Names the policies that are hosted models: a request for one is refused with the reason.
+    #[must_use]
+    pub fn with_hosted(self, hosted: Vec<String>) -> Self {
+        Self { hosted, ..self }
     }
 
     /// Lets clients load adapters while the server runs. A client that may send requests can then make the server
@@ -128,12 +137,14 @@ impl Service {
         }
         match &self.team {
             Some((team, played)) if team == name => Ok(Asked::Team(Arc::clone(played))),
-            _ => Err(ApiError {
-                status: StatusCode::NOT_FOUND,
-                message: format!("there is no model `{name}`; this server has {}", list()),
-                param: Some("model".into()),
-                code: Some("model_not_found"),
-            }),
+            _ => {
+                let mut message = format!("there is no model `{name}`; this server has {}", list());
+                if self.hosted.iter().any(|hosted| hosted == name) {
+                    message.push_str(&format!("; the policy `{name}` is a hosted model: ask its own server"));
+                }
+                let (param, code) = (Some("model".into()), Some("model_not_found"));
+                Err(ApiError { status: StatusCode::NOT_FOUND, message, param, code })
+            }
         }
     }
 
@@ -149,6 +160,22 @@ impl Service {
                 "a team answers /v1/chat/completions alone; name one of its policies",
             )),
         }
+    }
+
+    /// Checks the number of prompts of a request, each of which counts as a request in progress.
+    ///
+    /// # Errors
+    /// If it is more than the server ever takes.
+    pub(crate) fn check_prompts(&self, prompts: usize) -> Result<(), ApiError> {
+        let most = self.config.limits.requests;
+        if prompts > most {
+            let message = format!(
+                "the request has {prompts} prompts, each of which counts as a request in progress; this server takes at most \
+                 {most} of these: send fewer prompts at a time"
+            );
+            return Err(ApiError::field("prompt", message));
+        }
+        Ok(())
     }
 
     /// Checks the number of completions of a request.

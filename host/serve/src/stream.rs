@@ -26,7 +26,7 @@ pub(crate) enum Generated {
 
 /// Time that a response waits for the first part of its completions. A request that is not valid has failed by then, and its
 /// status says so; one that waits for its turn begins with status 200, before its client gives up on a silent server.
-const FIRST_PART: Duration = Duration::from_secs(10);
+pub(crate) const FIRST_PART: Duration = Duration::from_secs(10);
 
 /// Generates, and returns the completions part by part. Counts the tokens of each part. Dropping the stream cancels the request.
 ///

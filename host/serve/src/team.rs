@@ -7,8 +7,8 @@ use tokio::sync::mpsc::UnboundedSender;
 /// A team that works on tasks.
 #[async_trait]
 pub trait Team: Send + Sync {
-    /// Plays one episode on a task, given in words or as a JSON record. Each turn goes to `turns` when it has
-    /// been played. `seed` determines all random draws. Dropping the future ends the episode.
+    /// Plays one episode on a task, given in words or as a JSON record. Its events go to `events` as it is played. `seed`
+    /// determines all random draws. Dropping the future ends the episode.
     ///
     /// # Errors
     /// [`TeamError`] if the episode failed.
@@ -16,8 +16,17 @@ pub trait Team: Send + Sync {
         &self,
         task: &str,
         seed: u64,
-        turns: UnboundedSender<TeamTurn>,
+        events: UnboundedSender<TeamEvent>,
     ) -> Result<TeamResult, TeamError>;
+}
+
+/// Event of an episode.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TeamEvent {
+    /// An agent was prompted: the turn that ended last was not the last one of the episode.
+    Prompted,
+    /// A turn has ended.
+    Turn(TeamTurn),
 }
 
 /// One turn of an episode.

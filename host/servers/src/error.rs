@@ -38,6 +38,12 @@ pub enum ServerError {
     /// The server's answer can't be right.
     #[error("server {server}, request {request}: wrong answer: {problem}")]
     Answer { server: String, request: String, problem: String },
+    /// The server's filter has ended the completion.
+    #[error(
+        "server {server}, request {request}: the server's content filter ended the completion (`content_filter`), so that its text \
+         is not the model's"
+    )]
+    Filtered { server: String, request: String },
     /// The server has no such model, adapter or path.
     #[error("server {server}, request {request}: not found: {message}")]
     NotFound { server: String, request: String, message: String },
@@ -76,7 +82,9 @@ impl ServerError {
             }
             // Another server may be set up correctly.
             Self::Unfit { .. } => Effect::Counts,
-            Self::Setup { .. } | Self::Refused { .. } | Self::NoServer { .. } => Effect::Ends,
+            Self::Setup { .. } | Self::Refused { .. } | Self::Filtered { .. } | Self::NoServer { .. } => {
+                Effect::Ends
+            }
         }
     }
 

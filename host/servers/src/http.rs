@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use backon::BackoffBuilder;
 use pl_types::erased::{Erased, erased};
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -149,7 +149,12 @@ impl HttpClient {
         let response = request.send().await.map_err(|error| self.broken(&error, label))?;
         let status = response.status();
         let retry_after = retry_after(response.headers());
+        let target =
+            response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
         let bytes = self.read(response, label).await?;
+        if let (true, Some(target)) = (status.is_redirection(), target) {
+            return Err(self.redirected(status, &target, label));
+        }
         if !status.is_success() {
             return Err(self.refusal(status, &bytes, retry_after, label));
         }
@@ -177,10 +182,25 @@ impl HttpClient {
     /// Reads an answer of the server. Errors name the request by `label`.
     ///
     /// # Errors
-    /// [`ServerError::Answer`] if it has another form.
+    /// The error that it has instead of an answer; [`ServerError::Answer`] if it has another form.
     pub(crate) fn parse<T: DeserializeOwned>(&self, answer: Value, label: &str) -> Result<T, ServerError> {
-        serde_json::from_value(answer)
-            .map_err(|error| self.wrong(label, format!("it has another form: {error}")))
+        let reported = self.reported(&answer, label);
+        serde_json::from_value(answer).map_err(|error| {
+            reported.unwrap_or_else(|| self.wrong(label, format!("it has another form: {error}")))
+        })
+    }
+
+    /// Returns the error that an answer with a status of success has as OpenAI's `error`. Gateways pass those of other servers on
+    /// like this, with the status as `code`.
+    fn reported(&self, answer: &Value, label: &str) -> Option<ServerError> {
+        let error = answer.get("error").filter(|error| !error.is_null())?;
+        let code =
+            error["code"].as_u64().and_then(|code| StatusCode::from_u16(u16::try_from(code).ok()?).ok());
+        let body = answer.to_string();
+        Some(match code.filter(|code| code.is_client_error() || code.is_server_error()) {
+            Some(status) => self.refusal(status, body.as_bytes(), None, label),
+            None => self.wrong(label, format!("it is an error: {}", message(&body))),
+        })
     }
 
     /// Error of an answer that can't be right.
@@ -210,6 +230,18 @@ impl HttpClient {
         ServerError::Unreachable { server, problem: reason(error) }
     }
 
+    fn redirected(&self, status: StatusCode, target: &str, label: &str) -> ServerError {
+        let target: String = self.without_key(target.to_owned()).chars().take(MESSAGE_LENGTH).collect();
+        ServerError::Refused {
+            server: self.address.clone(),
+            request: label.to_owned(),
+            status: status.as_u16(),
+            message: format!(
+                "it redirects to {target}; redirects are not followed: name the server's own address"
+            ),
+        }
+    }
+
     fn refusal(
         &self,
         status: StatusCode,
@@ -228,7 +260,10 @@ impl HttpClient {
             404 => ServerError::NotFound { server, request, message },
             401 | 403 => self.unfit(
                 format!("it refuses the key (status {code}): {message}"),
-                "name the environment variable with the server's key: `key_variable = \"NAME\"`",
+                match self.key {
+                    Some(_) => "check the value of the environment variable that `key_variable` names",
+                    None => "name the environment variable with the server's key: `key_variable = \"NAME\"`",
+                },
             ),
             500.. => ServerError::Failed { server, request, status: code, message },
             _ => ServerError::Refused { server, request, status: code, message },
@@ -282,6 +317,11 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -301,9 +341,7 @@ mod tests {
 
     #[test]
     fn a_key_that_a_server_repeats_is_in_no_message() {
-        let key = Some("sk-SECRET".to_owned());
-        let settings = HttpSettings { key, timeout: Duration::from_secs(1), connections: 1 };
-        let client = HttpClient::new(&settings, "http://localhost:1").unwrap();
+        let client = client(Some("sk-SECRET"));
         let body = br#"{"error": {"message": "Incorrect key Bearer sk-SECRET"}}"#;
         for status in [400, 401, 404, 429, 500, 503] {
             let status = StatusCode::from_u16(status).unwrap();
@@ -311,6 +349,52 @@ mod tests {
             assert!(message.contains("Incorrect key Bearer [key]"), "{message}");
         }
         assert!(!client.wrong("chat", "it ended with `sk-SECRET`").to_string().contains("SECRET"));
+    }
+
+    fn client_of(address: &str, key: Option<&str>) -> HttpClient {
+        let key = key.map(str::to_owned);
+        let settings = HttpSettings { key, timeout: Duration::from_secs(20), connections: 1 };
+        HttpClient::new(&settings, address).unwrap()
+    }
+
+    fn client(key: Option<&str>) -> HttpClient {
+        client_of("http://localhost:1", key)
+    }
+
+    #[test]
+    fn an_error_in_place_of_an_answer_is_what_the_server_says() {
+        let parse = |answer: Value| client(None).parse::<Vec<u8>>(answer, "chat").unwrap_err();
+        let overloaded = json!({ "error": { "message": "upstream overloaded", "code": 502 } });
+        let error = parse(overloaded);
+        assert!(matches!(error, ServerError::Unavailable { status: 502, .. }), "{error}");
+        assert!(error.to_string().contains("upstream overloaded"), "{error}");
+        let error = parse(json!({ "error": { "message": "no such model", "code": "not_found" } }));
+        assert!(matches!(error, ServerError::Answer { .. }), "{error}");
+        assert!(error.to_string().ends_with("it is an error: no such model"), "{error}");
+        assert!(parse(json!({ "error": null })).to_string().contains("another form"));
+    }
+
+    #[test]
+    fn a_key_that_is_refused_is_not_asked_for_again() {
+        let refused = |key| client(key).refusal(StatusCode::UNAUTHORIZED, b"no", None, "chat").to_string();
+        assert!(refused(None).contains("`key_variable = \"NAME\"`"));
+        assert!(refused(Some("wrong")).contains("check the value"));
+    }
+
+    #[tokio::test]
+    async fn a_redirect_says_where_to() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = client_of(&format!("http://{}", listener.local_addr().unwrap()), Some("secret"));
+        let serving = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+            let head =
+                "HTTP/1.1 302 Found\r\nlocation: https://b.example/?key=secret\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(head.as_bytes()).unwrap();
+        });
+        let error = client.get("/v1/models").await.unwrap_err().to_string();
+        serving.join().unwrap();
+        assert!(error.contains("status 302: it redirects to https://b.example/?key=[key]; "), "{error}");
     }
 
     #[test]

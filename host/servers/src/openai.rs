@@ -139,20 +139,26 @@ pub(crate) async fn complete(
     }
     // Some addresses end where others of this API begin.
     let path = if http.address.ends_with("/v1") { "/chat/completions" } else { "/v1/chat/completions" };
-    let answer = http.post(path, &body(request, seed), &label).await.map_err(|error| match error {
+    let answer = http.post(path, &body(request, seed), &label).await;
+    let answer: Result<CompletionResponse, _> = answer.and_then(|answer| http.parse(answer, &label));
+    let answer = answer.map_err(|error| match error {
         // A hosted model that doesn't exist doesn't come up while requests wait.
         ServerError::NotFound { server, request, message } => {
             ServerError::Refused { server, request, status: 404, message }
         }
         error => error,
     })?;
-    let answer: CompletionResponse = http.parse(answer, &label)?;
     let tokens = answer.usage.and_then(|usage| usage.completion_tokens).unwrap_or(0);
     let [choice] = <[Choice; 1]>::try_from(answer.choices)
         .map_err(|choices| http.wrong(&label, format!("it has {} completions, not one", choices.len())))?;
     let finish = match choice.finish_reason.as_deref() {
         Some("stop" | "tool_calls") | None => Finish::Stop,
         Some("length") => Finish::Length,
+        // An answer of a server that works, and the same again to the same conversation.
+        Some("content_filter") => {
+            let (server, request) = (http.address.clone(), label);
+            return Err(ServerError::Filtered { server, request });
+        }
         Some(other) => {
             let problem = format!(
                 "the completion ended with `{other}`, not with \"stop\", \"length\" or \"tool_calls\""

@@ -62,6 +62,14 @@ pub struct EpisodeDetails {
     pub next: Option<String>,
 }
 
+impl EpisodeDetails {
+    /// Returns the failure, or the cause of the fault that ended the episode.
+    pub(crate) fn cause(&self) -> Option<&str> {
+        let fault = || self.visits.iter().rev().find_map(|visit| visit.fault.as_ref());
+        self.failure.as_deref().or_else(|| fault().map(|fault| fault.cause.as_str()))
+    }
+}
+
 /// Visit of a node of the turn graph.
 #[derive(Debug, Default, Serialize)]
 pub struct NodeVisit {

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::Path;
 
 use parquet::errors::ParquetError;
-use pl_record::{RunFolder, Traces};
+use pl_record::{RunFolder, TraceFile, Traces};
 use serde_json::{Value, json};
 
 use crate::episode::{AgentTurn, Branch, EpisodeDetails, ModelCall, NodeVisit, Prompt, ReadTrace, arrange};
@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::event::{Full, TraceRecord};
 use crate::runs::{FoundRun, find, read_workflow};
 use crate::trace_file::{IndexedFile, READ_LIMITS, read_all};
+use crate::trained::PenalisedRewards;
 use crate::viewer::weights;
 use crate::workflow::Workflows;
 
@@ -99,19 +100,27 @@ pub fn export(
     let weights = weights(&run);
     let mut exported = Exported { lines: 0, problems: Vec::new() };
     let (mut writer, unknown_version) = Writer::new(format, &run, out)?;
-    for file in Traces::for_run(&run.root).files()? {
-        if format == ExportFormat::Examples && file.evaluation.is_some() {
-            continue;
-        }
+    let traces = Traces::for_run(&run.root);
+    let mut penalties = PenalisedRewards::new(&run);
+    for file in traces.files()?.into_iter().filter(|file| is_wanted(format, file)) {
         let indexed = IndexedFile { run: run.root.clone(), file };
-        let mut failure = None;
+        let (mut failure, mut unread) = (None, Vec::new());
         let result = read_all(&indexed, READ_LIMITS, |_, line| {
             if failure.is_some() {
                 return Ok(());
             }
             let trace = serde_json::from_slice::<TraceRecord<Full>>(line)?;
             let trace = ReadTrace { trace, file: indexed.file.clone(), neighbours: [None, None] };
-            let episode = arrange(&run, trace, &weights, workflows, usize::MAX);
+            let mut episode = arrange(&run, trace, &weights, workflows, usize::MAX);
+            // Elsewhere, completions without scores are no examples.
+            if matches!(format, ExportFormat::Episodes | ExportFormat::Trajectories | ExportFormat::Table)
+                && let Err(error) = penalties.add(&mut episode)
+            {
+                let problem = error.to_string();
+                if !unread.contains(&problem) {
+                    unread.push(problem);
+                }
+            }
             match writer.add(&episode) {
                 Ok(lines) => exported.lines += lines,
                 Err(error) => failure = Some(error),
@@ -121,17 +130,31 @@ pub fn export(
         if let Some(error) = failure {
             return Err(error);
         }
+        exported.problems.append(&mut unread);
         match result {
             Ok(problems) => exported.problems.extend(problems),
             Err(error) => exported.problems.push(error.to_string()),
         }
     }
     writer.finish()?;
+    match traces.missing() {
+        Ok(missing) => {
+            let missing = missing.into_iter().filter(|file| is_wanted(format, file));
+            let problem = |file| format!("{} is missing, with its episodes", traces.path(&file).display());
+            exported.problems.extend(missing.map(problem));
+        }
+        Err(error) => exported.problems.push(error.to_string()),
+    }
     // Nothing is lost by it where no line names the version.
     if exported.lines > 0 {
         exported.problems.extend(unknown_version);
     }
     Ok(exported)
+}
+
+/// Returns true if an export has the episodes of a file.
+fn is_wanted(format: ExportFormat, file: &TraceFile) -> bool {
+    format != ExportFormat::Examples || file.evaluation.is_none()
 }
 
 /// Writer of one form.
@@ -184,7 +207,11 @@ fn write(
     out: &mut impl Write,
 ) -> Result<u64, Error> {
     let lines = match format {
-        ExportFormat::Episodes => vec![json!(episode)],
+        ExportFormat::Episodes => {
+            let mut line = json!(episode);
+            line["failure"] = json!(episode.cause());
+            vec![line]
+        }
         ExportFormat::Trajectories => return write_trajectory(episode, run, producer, out),
         _ if episode.failure.is_some() => Vec::new(),
         ExportFormat::Examples if !episode.success => Vec::new(),

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use pl_record::schedule::{SCHEDULE, trained_in};
-use pl_record::{RunFolder, TokenTable};
+use pl_record::{RunFolder, StepTable, TokenTable};
 use pl_types::{Clipping, EpisodeId, Key, TaskKey, TrainedCompletion};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::episode::EpisodeDetails;
+use crate::episode::{Branch, EpisodeDetails, Reward};
 use crate::error::Error;
 use crate::runs::{FoundRun, inside, read_workflow};
 
@@ -102,15 +102,7 @@ pub(crate) fn add_advantages(run: &FoundRun, name: &str, episode: &mut EpisodeDe
     let agents = agents.get("agents").and_then(Value::as_array).into_iter().flatten();
     let agents: Vec<&str> = agents.filter_map(|agent| agent.get("name")?.as_str()).collect();
     for visit in &mut episode.visits {
-        // Of several attempts at a candidate, the last is trained on.
-        let last: HashMap<u32, u32> = visit.branches.iter().fold(HashMap::new(), |mut last, branch| {
-            let retry = last.entry(branch.branch).or_default();
-            *retry = branch.retry.max(*retry);
-            last
-        });
-        for branch in
-            visit.branches.iter_mut().filter(|branch| last.get(&branch.branch) == Some(&branch.retry))
-        {
+        for branch in trained_branches(&mut visit.branches) {
             for reward in &mut branch.rewards {
                 let agent = agents.iter().position(|name| *name == reward.agent);
                 let place = agent.map(|agent| (visit.node_visit, branch.branch, agent as u32));
@@ -119,4 +111,83 @@ pub(crate) fn add_advantages(run: &FoundRun, name: &str, episode: &mut EpisodeDe
         }
     }
     Ok(())
+}
+
+/// Returns the branches that were trained on: of several attempts at a candidate, the last.
+fn trained_branches(branches: &mut [Branch]) -> impl Iterator<Item = &mut Branch> {
+    let last: HashMap<u32, u32> = branches.iter().fold(HashMap::new(), |mut last, branch| {
+        let retry = last.entry(branch.branch).or_default();
+        *retry = branch.retry.max(*retry);
+        last
+    });
+    branches.iter_mut().filter(move |branch| last.get(&branch.branch) == Some(&branch.retry))
+}
+
+/// Table of a step with the keys of its rows.
+type KeyedTable = (StepTable, Vec<Key>);
+
+/// Rewards of completions that a fault kept from being scored, as updates are trained on them.
+pub(crate) struct PenalisedRewards<'r> {
+    run: &'r FoundRun,
+    /// Step whose file was read last, and the file. `None` if it is missing.
+    read: Option<(u64, Option<KeyedTable>)>,
+}
+
+impl<'r> PenalisedRewards<'r> {
+    pub(crate) fn new(run: &'r FoundRun) -> PenalisedRewards<'r> {
+        PenalisedRewards { run, read: None }
+    }
+
+    /// Adds the rewards of an episode's completions that have none and were trained on.
+    ///
+    /// # Errors
+    /// If the file of the step can't be read.
+    pub(crate) fn add(&mut self, episode: &mut EpisodeDetails) -> Result<(), Error> {
+        let Ok(id) = episode.episode.parse::<EpisodeId>() else { return Ok(()) };
+        // An attempt that failed was drawn again.
+        if id.evaluation.is_some() || episode.failure.is_some() {
+            return Ok(());
+        }
+        for visit in &mut episode.visits {
+            let shares_fault = visit.fault.is_some();
+            for branch in trained_branches(&mut visit.branches) {
+                let faulted = branch.fault.is_some() || shares_fault;
+                if !faulted || branch.turns.is_empty() || !branch.rewards.is_empty() {
+                    continue;
+                }
+                let step = step_of(self.run, id.step, id.task)?;
+                let Some((table, keys)) = self.table(step)? else { return Ok(()) };
+                let place = (id.step, id.task, id.sample, visit.node_visit, branch.branch);
+                for (row, key) in keys.iter().enumerate() {
+                    if (key.step, key.task, key.sample, key.node_visit, key.branch) != place {
+                        continue;
+                    }
+                    let Some(own) = table.transition(row)?.filter(|own| own.final_call) else { continue };
+                    if branch.turns.iter().any(|turn| turn.agent == own.agent) {
+                        let (agent, reward) = (own.agent, own.reward);
+                        branch.rewards.push(Reward { agent, reward, relative: None, advantage: None });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the table of a step. Returns `None` if the run has none.
+    fn table(&mut self, step: u64) -> Result<Option<&KeyedTable>, Error> {
+        if self.read.as_ref().is_none_or(|(read, _)| *read != step) {
+            let path = RunFolder::step_file(&self.run.root, step);
+            let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let table = match inside(&self.run.root, &["steps", &file])?.is_file() {
+                true => {
+                    let table = StepTable::open(&path)?;
+                    let keys = table.keys()?;
+                    Some((table, keys))
+                }
+                false => None,
+            };
+            self.read = Some((step, table));
+        }
+        Ok(self.read.as_ref().and_then(|(_, table)| table.as_ref()))
+    }
 }

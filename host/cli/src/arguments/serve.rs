@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 
 use super::common::{DeviceChoice, OverrideArgs};
 use super::permissions::PermissionArgs;
@@ -31,7 +32,12 @@ pub struct ServeArgs {
     #[arg(long, value_name = "VARIABLE")]
     pub key_variable: Option<String>,
     /// Requests in progress; further ones are refused with status 429
-    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 256,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..)
+    )]
     pub max_requests: usize,
     /// Let clients load adapters (POST /v1/load_lora_adapter): they may then name any folder of this machine
     #[arg(long)]
@@ -48,4 +54,19 @@ pub struct ServeArgs {
     pub team: String,
     #[command(flatten)]
     pub permissions: PermissionArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_takes_no_request_is_refused() {
+        let parse = |requests: &str| {
+            let command = ServeArgs::augment_args(clap::Command::new("serve"));
+            command.try_get_matches_from(["serve", "team.mas", "--max-requests", requests])
+        };
+        assert!(parse("1").is_ok());
+        assert!(parse("0").unwrap_err().to_string().contains("--max-requests"));
+    }
 }

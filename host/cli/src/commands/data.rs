@@ -140,16 +140,16 @@ impl Checked {
         name: &str,
         tasks: Result<Vec<Map<String, Value>>, impl Display>,
     ) -> io::Result<()> {
-        match tasks {
+        let problem = match tasks {
+            Ok(tasks) if tasks.is_empty() => "it has no tasks".to_owned(),
             Ok(tasks) => {
                 self.read += 1;
-                writeln!(out, "ok       {name}: {} tasks", tasks.len())
+                return writeln!(out, "ok       {name}: {} tasks", tasks.len());
             }
-            Err(problem) => {
-                self.problems += 1;
-                writeln!(out, "PROBLEM  {name}: {problem}")
-            }
-        }
+            Err(problem) => problem.to_string(),
+        };
+        self.problems += 1;
+        writeln!(out, "PROBLEM  {name}: {problem}")
     }
 }
 
@@ -184,5 +184,22 @@ fn paths(files: &[&Path]) -> String {
         [one] => one.display().to_string(),
         [first, .., last] => format!("{} to {}, {} files", first.display(), last.display(), files.len()),
         [] => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_that_a_run_refuses_are_a_problem() {
+        let (mut checked, mut out) = (Checked::default(), Vec::new());
+        checked.add(&mut out, "one", Ok::<_, LocateError>(vec![Map::new()])).unwrap();
+        checked.add(&mut out, "none", Ok::<_, LocateError>(Vec::new())).unwrap();
+        assert_eq!((checked.read, checked.problems), (1, 1));
+        let expected = "ok       one: 1 tasks
+PROBLEM  none: it has no tasks
+";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

@@ -1,6 +1,7 @@
 //! `pl-host export`: the episodes, the numbers or the times of a run for other programs.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use pl_run::StopRequest;
 use pl_viewer::{Error, ExportFormat, Exported, export};
@@ -63,7 +64,20 @@ pub fn run(app: &App, options: &ExportArgs) -> CommandResult {
         )));
     }
     stderr::line(&Counted(exported.lines, unit).to_string());
-    Ok(())
+    finished(&options.run, &exported)
+}
+
+/// Returns an error for an export that lacks a part: programs that train on it must notice.
+fn finished(run: &Path, exported: &Exported) -> CommandResult {
+    match exported.problems.is_empty() {
+        true => Ok(()),
+        false => {
+            let run = run.display();
+            Err(CommandError::failed(format!(
+                "files of {run} are damaged or missing; the export has what is left"
+            )))
+        }
+    }
 }
 
 /// Returns true if nothing could be read of a run that has something.
@@ -117,6 +131,14 @@ mod tests {
         assert!(exported(0, &["a trace file is damaged"]));
         // A run without an episode, and one with a damaged file among others.
         assert!(!exported(0, &[]) && !exported(3, &["a trace file is damaged"]));
+    }
+
+    #[test]
+    fn an_export_that_lacks_a_part_is_no_success() {
+        let finished = |problems| finished(Path::new("run"), &Exported { lines: 3, problems });
+        assert!(finished(Vec::new()).is_ok());
+        let error = finished(vec!["a trace file is damaged".to_owned()]).unwrap_err();
+        assert!(matches!(error, CommandError::Failed(_)), "exit code 1");
     }
 
     #[test]

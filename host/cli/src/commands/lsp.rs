@@ -19,6 +19,10 @@ pub fn run(app: &App) -> CommandResult {
             Err(error) => Err(CatalogError::plugin(error)),
         }
     };
-    let hooks = ServerHooks { catalog: Box::new(open), format: |text| pl_dsl::format(text).ok() };
+    let hooks = ServerHooks {
+        catalog: Box::new(open),
+        unknown_names: pl_run::unknown_names,
+        format: |text| pl_dsl::format(text).ok(),
+    };
     serve_stdio(hooks).map_err(CommandError::failed)
 }

@@ -64,6 +64,16 @@ fn describe_end(trace: &Trace) -> String {
             let cause = cause.lines().next().unwrap_or_default();
             line.push_str(&format!("; fault in {stage}: {cause}"));
         }
+        let long = trace.events.iter().find_map(|event| match event.kind {
+            EventKind::PromptTooLong { tokens, context } => Some((&event.position.agent, tokens, context)),
+            _ => None,
+        });
+        if let Some((agent, tokens, context)) = long {
+            let agent = agent.as_deref().unwrap_or_default();
+            line.push_str(&format!(
+                "; the prompt of {agent} is too long: {tokens} tokens in a context of {context}"
+            ));
+        }
     }
     if failed_candidates > 0 {
         line.push_str(&format!("; failed candidates: {failed_candidates}"));
@@ -193,9 +203,14 @@ fn replay_all(app: &App, options: &ReplayArgs, run: &RunTraces) -> CommandResult
     if up_to_timeout > 0 {
         writeln!(out, "{up_to_timeout} as recorded up to a call that a wall clock ended")?;
     }
-    match different {
-        0 => Ok(()),
-        different => {
+    let missing = run.missing()?;
+    for path in &missing {
+        writeln!(out, "{} is missing, with its episodes", path.display())?;
+    }
+    match (different, missing.len() as u64) {
+        (0, 0) => Ok(()),
+        (0, missing) => Err(CommandError::failed(format!("{} missing", Counted(missing, "trace file")))),
+        (different, _) => {
             Err(CommandError::failed(format!("{different} of the episodes differ from the recording")))
         }
     }

@@ -12,7 +12,7 @@ use pl_run::{
 };
 use pl_serve::{
     AdapterError, AdapterLoader, LoadedAdapter, ServedModel, ServerConfig, ServerLimits, Service, Team,
-    TeamError, TeamResult, TeamTurn,
+    TeamError, TeamEvent, TeamResult, TeamTurn,
 };
 use pl_types::is_loopback;
 use tokio::net::TcpListener;
@@ -30,9 +30,9 @@ use super::serve_control::SessionControl;
 pub fn run(app: &App, options: &ServeArgs) -> CommandResult {
     let key = key(options)?;
     let (checked, session) = open(app, options)?;
-    let models = models(&checked, &session)?;
-    if let Some(policy) = models.iter().find(|model| model.name == options.team) {
-        let name = &policy.name;
+    let (models, hosted) = models(&checked, &session)?;
+    if checked.workflow.policies.iter().any(|policy| policy.name == options.team) {
+        let name = &options.team;
         return Err(CommandError::input(format!("a policy is named {name} too; give --team another name")));
     }
     let scenario = checked.scenario(options.scenario.as_deref())?;
@@ -40,7 +40,8 @@ pub fn run(app: &App, options: &ServeArgs) -> CommandResult {
     let team: Arc<dyn Team> = Arc::new(PlayedTeam(player));
     let limits = ServerLimits { requests: options.max_requests, ..ServerLimits::default() };
     let config = ServerConfig { key, limits };
-    let mut service = Service::new(models, Some((options.team.clone(), team)), session.generator(), config);
+    let mut service = Service::new(models, Some((options.team.clone(), team)), session.generator(), config)
+        .with_hosted(hosted);
     if options.allow_runtime_adapters {
         service = service.with_adapters(Arc::new(EngineAdapters(session.runtime_adapters())));
     }
@@ -92,12 +93,21 @@ fn open(app: &App, options: &ServeArgs) -> Result<(CheckedWorkflow, Session), Co
     app.with_consent(|| open_run(&app.host, &options.file, device, &session, options.trust))
 }
 
-/// Returns the policies of a session as models of the API.
-fn models(checked: &CheckedWorkflow, session: &Session) -> Result<Vec<ServedModel>, CommandError> {
-    let model = |policy: pl_run::SessionPolicy| {
+/// Returns the policies of a session as models of the API, and the names of those that are hosted models: these take no prompts
+/// in token ids.
+fn models(
+    checked: &CheckedWorkflow,
+    session: &Session,
+) -> Result<(Vec<ServedModel>, Vec<String>), CommandError> {
+    let (mut models, mut hosted) = (Vec::new(), Vec::new());
+    for policy in session.policies() {
         let block = checked.workflow.policies.get(policy.policy);
         let block = block.ok_or_else(|| CommandError::failed("a policy is missing in the workflow"))?;
-        Ok(ServedModel {
+        if pl_run::is_hosted(&checked.workflow, block) {
+            hosted.push(block.name.clone());
+            continue;
+        }
+        models.push(ServedModel {
             name: block.name.clone(),
             policy: policy.policy,
             tokenizer: policy.tokenizer,
@@ -107,9 +117,9 @@ fn models(checked: &CheckedWorkflow, session: &Session) -> Result<Vec<ServedMode
             base: policy.model,
             model_hash: policy.model_hash,
             is_adapter: policy.has_adapter,
-        })
-    };
-    session.policies().into_iter().map(model).collect()
+        });
+    }
+    Ok((models, hosted))
 }
 
 async fn listen(host: &Host, address: SocketAddr, service: Service) -> CommandResult {
@@ -157,16 +167,16 @@ impl Team for PlayedTeam {
         &self,
         task: &str,
         seed: u64,
-        turns: UnboundedSender<TeamTurn>,
+        events: UnboundedSender<TeamEvent>,
     ) -> Result<TeamResult, TeamError> {
         let failure = |error: pl_run::Error| match error {
-            pl_run::Error::Task { cause } => TeamError::Task(cause),
+            pl_run::Error::Task { cause, .. } => TeamError::Task(cause),
             error => TeamError::Episode(error.to_string()),
         };
         let task = task_from_text(task).map_err(failure)?;
-        let (sender, events) = unbounded_channel();
+        let (sender, played) = unbounded_channel();
         let playing = self.0.play(seed, task, sender);
-        let (episode, ()) = tokio::join!(playing, relay(events, &turns));
+        let (episode, ()) = tokio::join!(playing, relay(played, &events));
         let episode = episode.map_err(failure)?;
         match episode.summary {
             Some(summary) => Ok(TeamResult { truncated: summary.truncated }),
@@ -179,13 +189,15 @@ impl Team for PlayedTeam {
     }
 }
 
-/// Passes on each turn of an episode once its agent has acted.
-async fn relay(mut events: UnboundedReceiver<EpisodeEvent>, turns: &UnboundedSender<TeamTurn>) {
+/// Passes on each turn of an episode once its agent has acted, and that another one has begun.
+async fn relay(mut events: UnboundedReceiver<EpisodeEvent>, team_events: &UnboundedSender<TeamEvent>) {
     // Agents of one node are prompted one after another before the first of them acts.
     let mut prompted: Vec<(String, String)> = Vec::new();
     while let Some(event) = events.recv().await {
         match event {
             EpisodeEvent::Prompted { agent, mut text, .. } => {
+                // The request may be gone.
+                let _ = team_events.send(TeamEvent::Prompted);
                 let mut content = String::new();
                 while let Some(chunk) = text.recv().await {
                     content.push_str(&chunk.text);
@@ -196,10 +208,10 @@ async fn relay(mut events: UnboundedReceiver<EpisodeEvent>, turns: &UnboundedSen
                 // An attempt that failed has left prompts behind: the last one of the agent counts.
                 let last = prompted.iter().rposition(|(name, _)| *name == agent);
                 let content = last.map(|index| prompted.swap_remove(index).1).unwrap_or_default();
-                // The request may be gone.
-                let _ = turns.send(TeamTurn { agent, content, action, prompt_tokens, tokens });
+                let turn = TeamTurn { agent, content, action, prompt_tokens, tokens };
+                let _ = team_events.send(TeamEvent::Turn(turn));
             }
-            EpisodeEvent::Drawn(_) | EpisodeEvent::Restarted(_) => {}
+            EpisodeEvent::Drawn(_) | EpisodeEvent::Restarted(_) | EpisodeEvent::PromptTooLong { .. } => {}
         }
     }
 }

@@ -32,6 +32,9 @@ fn the_episode_ends_as_truncated() {
         let is_long =
             |kind: &EventKind| matches!(kind, EventKind::PromptTooLong { tokens: 200.., context: 200 });
         assert!(batch.traces.iter().all(|trace| trace.events.iter().any(|event| is_long(&event.kind))));
+        let long = batch.long_prompts().unwrap();
+        assert_eq!((long.episodes, long.agent.as_str(), long.context), (batch.episodes.len(), "agent0", 200));
+        assert_eq!(self::batch(mode, LongPrompt::End, usize::MAX).long_prompts(), None);
         // Not even the first prompt fits: the episode counts, without a turn.
         let none = self::batch(mode, LongPrompt::End, 10);
         assert!(none.transitions.is_empty() && none.episodes.iter().all(|e| e.truncated && !e.success));

@@ -55,6 +55,7 @@ fn an_observer_receives_prompts_before_actions_and_changes_nothing() {
             EpisodeEvent::Acted(step) => format!("{} by {}", step.action, step.agent),
             EpisodeEvent::Drawn(drawing) => drawing,
             EpisodeEvent::Restarted(failure) => failure,
+            EpisodeEvent::PromptTooLong { agent, .. } => format!("a long prompt of {agent}"),
         });
     }
     let actions: Vec<&str> = alone.transitions.iter().map(|t| t.action.as_str()).collect();

@@ -131,7 +131,7 @@ fn fleet(
 }
 
 /// Returns true if a policy is a hosted model, which takes no token ids.
-pub(crate) fn is_hosted(workflow: &Workflow, policy: &Policy) -> bool {
+pub fn is_hosted(workflow: &Workflow, policy: &Policy) -> bool {
     let server = policy.server.and_then(|server| workflow.servers.get(server));
     server.is_some_and(|server| !server.kind.has_token_ids())
 }

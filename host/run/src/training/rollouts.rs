@@ -337,9 +337,7 @@ impl Rollouts {
                 if let Some(file) = file {
                     traces.write(file, &batch.traces)?;
                 }
-                if let Some(notice) = Notice::faults(&batch.failures, Some(&run)) {
-                    host.notify(notice);
-                }
+                Notice::of_episodes(&batch, Some(&run)).into_iter().for_each(|notice| host.notify(notice));
                 Ok(batch)
             }
             Err(pl_rollout::Error::NoEpisode { traces: lost, episodes, step, cause, failures }) => {

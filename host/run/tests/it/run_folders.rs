@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use pl_run::replay::Replayer;
 use pl_run::{
-    CheckedWorkflow, ClusterOptions, ClusterServer, DevicePreference, Error, ResumeOptions, RunEnding,
-    RunOptions, ServerAddress, Session, SessionOptions, StopRequest, TrainingRun, last_checkpoint,
-    select_device,
+    CheckedWorkflow, ClusterOptions, ClusterServer, DevicePreference, Error, Host, Permissions,
+    ResumeOptions, RunEnding, RunOptions, ServerAddress, Session, SessionOptions, StopRequest, TrainingRun,
+    last_checkpoint, select_device,
 };
 
-use crate::support::{Workflow, host, metrics, parse, resume};
+use crate::support::{EMBEDDED, Notices, Workflow, host, metrics, parse, repository, resume};
 
 /// Returns all files below a folder with their content.
 fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -70,6 +71,39 @@ fn weights_of_a_missing_folder_and_of_a_run_without_a_checkpoint_are_errors_that
     assert_eq!(open(run.clone()), format!("{} has no checkpoint yet", run.display()));
     let missing = workflow.path("nope");
     assert!(open(missing.clone()).starts_with(&format!("there is no folder {}:", missing.display())));
+}
+
+#[test]
+fn adapters_on_another_model_than_that_of_their_run_give_a_warning() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let run = workflow.run(&["train.steps=1"]);
+    let other = workflow.path("other");
+    fs::create_dir(&other).unwrap();
+    for file in fs::read_dir(repository().join("tests/data/tiny")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), other.join(file.file_name())).unwrap();
+    }
+    let weights = other.join("model.safetensors");
+    let mut bytes = fs::read(&weights).unwrap();
+    // The lowest bit of the last number's fraction.
+    let lowest = bytes.len() - 4;
+    bytes[lowest] ^= 1;
+    fs::write(&weights, bytes).unwrap();
+    let source = format!("base.source=\"{}\"", other.display());
+    for (overrides, warnings) in [(vec![], 0), (vec![source.as_str()], 1)] {
+        for checkpoint in [run.clone(), run.join("checkpoints/step-00000001")] {
+            let notices = Arc::new(Notices::default());
+            let host = Host::new(EMBEDDED, notices.clone()).unwrap().with_permissions(Permissions::all());
+            let device = select_device(&host, DevicePreference::Cpu).unwrap();
+            let checked = CheckedWorkflow::open(&host, &workflow.file, &parse(&overrides)).unwrap();
+            let options = SessionOptions { checkpoint: Some(checkpoint), ..SessionOptions::default() };
+            Session::open(&host, &checked, device, &options).unwrap();
+            let notices = notices.0.lock().unwrap();
+            let expected = "were trained on other weights than those of model `base`";
+            let found = notices.iter().filter(|notice| notice.contains(expected)).count();
+            assert_eq!(found, warnings, "{notices:?}");
+        }
+    }
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Workflows of the `letters` plugin, and runs of them.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use pl_dsl::Override;
+use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
 use pl_run::{
-    Access, CheckedWorkflow, DevicePreference, Embedded, Error, Host, NoProgress, Permissions, ResumeOptions,
-    RunEnding, RunOptions, StopRequest, TrainingRun, select_device,
+    Access, CheckedWorkflow, DevicePreference, Embedded, Error, Host, NoProgress, Permissions, Progress,
+    ResumeOptions, RunEnding, RunOptions, StopRequest, TrainingRun, select_device,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -62,6 +63,22 @@ impl Workflow {
         let options = RunOptions { folder: Some(self.path(name)), seed: 1, ..RunOptions::default() };
         TrainingRun::start(&host, &checked, device, &options)?.train(&StopRequest::default())
     }
+}
+
+/// Progress that keeps the texts of all notices.
+#[derive(Default)]
+pub struct Notices(pub Mutex<Vec<String>>);
+
+impl Progress for Notices {
+    fn start(&self, activity: Activity<'_>) -> Box<dyn Tracker> {
+        NoProgress.start(activity)
+    }
+
+    fn notice(&self, notice: &Notice) {
+        self.0.lock().unwrap().push(notice.to_string());
+    }
+
+    fn metrics(&self, _: &MetricsLine<'_>) {}
 }
 
 /// The workflows name plugins and models of the repository.

@@ -1,16 +1,13 @@
 //! Sweeps and comparisons of runs.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use pl_run::compare::RunComparison;
-use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
 use pl_run::sweep::Sweep;
-use pl_run::{
-    DevicePreference, Error, Host, NoProgress, Permissions, Progress, RunEnding, StopRequest, select_device,
-};
+use pl_run::{DevicePreference, Error, Host, Permissions, RunEnding, StopRequest, select_device};
 use serde_json::json;
 
-use crate::support::{EMBEDDED, Workflow, host, metrics, parse};
+use crate::support::{EMBEDDED, Notices, Workflow, host, metrics, parse};
 
 fn sweep(workflow: &Workflow, given: &[&str]) -> Sweep {
     Sweep {
@@ -142,43 +139,27 @@ fn a_sweep_with_a_run_twice_does_not_start() {
     }
 }
 
-/// Progress that keeps the notices of runs.
-#[derive(Default)]
-struct RunNotices(Mutex<Vec<String>>);
-
-impl Progress for RunNotices {
-    fn start(&self, activity: Activity<'_>) -> Box<dyn Tracker> {
-        NoProgress.start(activity)
-    }
-
-    fn notice(&self, notice: &Notice) {
-        if matches!(notice, Notice::SweepRun { .. }) {
-            self.0.lock().unwrap().push(notice.to_string());
-        }
-    }
-
-    fn metrics(&self, _: &MetricsLine<'_>) {}
-}
-
 #[test]
-fn a_run_that_cannot_start_is_named_and_the_results_before_it_stay() {
+fn a_run_that_fails_is_named_and_does_not_keep_the_others_from_being_played() {
     let workflow = Workflow::new("tree-l2.mas", "");
     let model = crate::support::repository().join("tests/data/tiny");
     let sweep = Sweep {
-        grid: vec![format!("base.source=[\"{}\", \"nope\"]", model.display()).parse().unwrap()],
+        grid: vec![format!("base.source=[\"nope\", \"{}\"]", model.display()).parse().unwrap()],
         seeds: vec![1],
         ..sweep(&workflow, &[])
     };
-    let notices = Arc::new(RunNotices::default());
+    let notices = Arc::new(Notices::default());
     let host = Host::new(EMBEDDED, notices.clone()).unwrap().with_permissions(Permissions::all());
     let device = select_device(&host, DevicePreference::Cpu).unwrap();
     let mut checked = sweep.check(&host).unwrap();
-    checked.run(&host, device, &StopRequest::default()).unwrap_err();
+    let error = checked.run(&host, device, &StopRequest::default()).unwrap_err();
+    let Error::SweepRuns { failed: 1, total: 2, name, .. } = &error else { panic!("{error}") };
     let notices = notices.0.lock().unwrap();
+    let notices: Vec<&String> = notices.iter().filter(|notice| notice.starts_with("run ")).collect();
     assert_eq!(notices.len(), 2);
-    assert!(notices[1].starts_with("run 2 of 2: "), "{notices:?}");
+    assert!(*notices[0] == format!("run 1 of 2: {name}"), "{notices:?}");
     let finished: Vec<usize> = checked.results().unwrap().iter().map(|cell| cell.finished).collect();
-    assert_eq!(finished, [1, 0]);
+    assert_eq!(finished, [0, 1]);
 }
 
 #[test]

@@ -276,6 +276,7 @@ impl Server {
         ];
         let team = team.map(|team| ("team".to_owned(), team));
         let service = Service::new(models, team, Arc::clone(&engine) as Arc<dyn Generate>, config);
+        let service = service.with_hosted(vec!["judge".to_owned()]);
         let service = match adapters {
             true => service.with_adapters(Arc::new(Adapters)).with_control(Arc::new(Controlled::default())),
             false => service,

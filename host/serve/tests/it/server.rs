@@ -43,6 +43,17 @@ fn models_are_listed_with_their_length() {
 }
 
 #[test]
+fn a_policy_that_is_a_hosted_model_is_no_model_and_the_error_says_why() {
+    let server = Server::start();
+    let answered = server.post("/v1/completions", &json!({ "model": "judge", "prompt": "Hi" }));
+    assert_eq!((answered.status, &answered.json()["error"]["code"]), (404, &json!("model_not_found")));
+    assert!(answered.text.contains("`judge` is a hosted model"), "{}", answered.text);
+    assert_eq!(server.get("/v1/models/judge").status, 404);
+    let other = server.post("/v1/completions", &json!({ "model": "gpt", "prompt": "Hi" }));
+    assert!(other.status == 404 && !other.text.contains("hosted"), "{}", other.text);
+}
+
+#[test]
 fn a_key_opens_what_it_should() {
     let config = ServerConfig { key: Some("secret".into()), limits: ServerLimits::default() };
     let server = Server::with(config, None);
@@ -107,6 +118,20 @@ fn a_full_server_refuses_and_a_cut_connection_makes_room() {
         drop(connection);
         wait_until(|| server.engine.cancelled.load(Ordering::SeqCst) == 1);
         wait_until(|| server.post("/v1/completions", &hello()).status == 200);
+    }
+}
+
+#[test]
+fn a_request_that_never_has_room_is_not_told_to_try_again() {
+    let server = Server::with_requests(3);
+    for stream in [false, true] {
+        let ask = |prompts: Vec<&str>| {
+            let body = json!({ "model": "letters", "prompt": prompts, "stream": stream, "max_tokens": 2 });
+            server.post("/v1/completions", &body)
+        };
+        let refused = ask(vec!["a", "b", "c", "d"]);
+        assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("prompt")));
+        assert_eq!(ask(vec!["a", "b", "c"]).status, 200);
     }
 }
 

@@ -1,16 +1,19 @@
 //! A team as one model.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use pl_serve::{ServerConfig, Team, TeamError, TeamResult, TeamTurn};
+use pl_serve::{ServerConfig, Team, TeamError, TeamEvent, TeamResult, TeamTurn};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::engine::Server;
 
 /// A team of two agents that repeat the task. It fails at the task "fail", its environment refuses the task "refuse", and the
-/// task "long" doesn't fit into its models.
+/// task "long" doesn't fit into its models. The second agent never answers the task "wait".
 struct Pair;
 
 #[async_trait]
@@ -19,7 +22,7 @@ impl Team for Pair {
         &self,
         task: &str,
         seed: u64,
-        turns: UnboundedSender<TeamTurn>,
+        events: UnboundedSender<TeamEvent>,
     ) -> Result<TeamResult, TeamError> {
         match task {
             "fail" => return Err(TeamError::Episode("the plugin trapped".into())),
@@ -29,9 +32,14 @@ impl Team for Pair {
         }
         for agent in ["first", "second"] {
             tokio::task::yield_now().await;
+            events.send(TeamEvent::Prompted).unwrap();
+            if (task, agent) == ("wait", "second") {
+                std::future::pending::<()>().await;
+            }
             let content = format!("{task} by {agent} with {seed}");
             let (agent, action) = (agent.into(), "{}".into());
-            turns.send(TeamTurn { agent, content, action, prompt_tokens: 10, tokens: 3 }).unwrap();
+            let turn = TeamTurn { agent, content, action, prompt_tokens: 10, tokens: 3 };
+            events.send(TeamEvent::Turn(turn)).unwrap();
         }
         Ok(TeamResult { truncated: false })
     }
@@ -70,6 +78,25 @@ fn a_stream_brings_the_same() {
     let last = ask(asked).events().pop().unwrap();
     assert_eq!(last["choices"], json!([]));
     assert_eq!(last["usage"], ask(json!({})).json()["usage"]);
+}
+
+#[test]
+fn a_turn_is_streamed_before_the_next_one_has_ended() {
+    let server = Server::with(ServerConfig::default(), Some(Arc::new(Pair)));
+    let messages = json!([{ "role": "user", "content": "wait" }]);
+    let body = json!({ "model": "team", "messages": messages, "seed": 7, "stream": true }).to_string();
+    let mut connection = TcpStream::connect(server.address).unwrap();
+    connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        server.address,
+        body.len()
+    );
+    connection.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    let lines = BufReader::new(connection).lines().map(Result::unwrap);
+    let turn =
+        lines.take_while(|line| !line.contains("[DONE]")).find(|line| line.contains("reasoning_content"));
+    assert!(turn.unwrap().contains("first: wait by first with 7"));
 }
 
 #[test]
@@ -122,10 +149,10 @@ fn an_episode_without_an_answer_is_an_error_with_its_cause() {
         ("refuse", 400, "invalid_request_error", Value::Null, "the record has no `answer`"),
         ("long", 400, "invalid_request_error", json!("context_length_exceeded"), "shorten it"),
     ] {
-        let answered = ask_task(task, false);
-        assert_eq!(answered.status, status, "{}", answered.text);
-        let streamed = ask_task(task, true).events().pop().unwrap();
-        for error in [&answered.json()["error"], &streamed["error"]] {
+        for stream in [false, true] {
+            let answered = ask_task(task, stream);
+            assert_eq!(answered.status, status, "{}", answered.text);
+            let error = &answered.json()["error"];
             assert_eq!((&error["type"], &error["code"]), (&json!(kind), &code), "{error}");
             assert!(error["message"].as_str().unwrap().contains(cause), "{error}");
         }

@@ -1,5 +1,7 @@
 //! Conversations with hosted models.
 
+use std::sync::atomic::Ordering;
+
 use pl_servers::{ChatRequest, ChatToolCall, ServerKind};
 use pl_types::{Finish, Sampling};
 use serde_json::{Value, json};
@@ -55,6 +57,22 @@ async fn completions_have_text_and_tool_calls() {
     assert!(completion.tool_calls.is_empty());
 
     let message = json!({ "role": "assistant", "content": "" });
-    let error = chat(json!({ "message": message, "finish_reason": "content_filter" })).await.unwrap_err();
-    assert!(error.to_string().contains("`content_filter`, not with"), "{error}");
+    let error = chat(json!({ "message": message, "finish_reason": "error" })).await.unwrap_err();
+    assert!(error.to_string().contains("`error`, not with"), "{error}");
+}
+
+#[tokio::test]
+async fn a_completion_that_a_filter_ends_fails_its_request_alone() {
+    let choice =
+        json!({ "message": { "role": "assistant", "content": null }, "finish_reason": "content_filter" });
+    let server = Server::start(Script { chat: json!({ "choices": [choice] }), ..Script::default() }).await;
+    let mut config = config(&[&server]);
+    config.kind = ServerKind::OpenAi;
+    let (fleet, events) = connect(config, Vec::new()).await;
+    let fleet = fleet.unwrap();
+    let before = server.state.requests.load(Ordering::SeqCst);
+    let error = fleet.chat(&request()).await.unwrap_err();
+    assert!(error.to_string().contains("(`content_filter`)"), "{error}");
+    assert_eq!(server.state.requests.load(Ordering::SeqCst), before + 1, "it is not repeated");
+    assert!(events.lock().unwrap().is_empty(), "the server works");
 }

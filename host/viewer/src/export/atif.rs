@@ -52,7 +52,7 @@ pub(super) fn trajectory(episode: &EpisodeDetails, producer: &Producer) -> Optio
     {
         extra.insert(key.to_owned(), value);
     }
-    extra.extend(episode.failure.as_ref().map(|failure| ("failure".to_owned(), json!(failure))));
+    extra.extend(episode.cause().map(|failure| ("failure".to_owned(), json!(failure))));
     (!steps.is_empty()).then(|| {
         json!({
             "schema_version": SCHEMA, "session_id": episode.episode, "agent": agent, "steps": steps,

@@ -143,27 +143,34 @@ fn add_branch(rows: &mut Vec<Completion>, episode: &EpisodeDetails, visit: &Node
     for turn in &branch.turns {
         let prompt = visit.prompts.iter().find(|prompt| prompt.agent == turn.agent);
         let reward = branch.rewards.iter().find(|reward| reward.agent == turn.agent);
-        rows.extend(turn.calls(prompt).iter().map(|call| Completion {
-            episode: episode.episode.clone(),
-            step: episode.step,
-            set: episode.set.clone(),
-            task_id: episode.task_id.clone(),
-            task: episode.task.clone(),
-            agent: turn.agent.clone(),
-            turn: prompt.map_or(0, |prompt| prompt.visit),
-            node_visit: visit.node_visit,
-            branch: branch.branch,
-            call: call.index,
-            taken: visit.is_taken(branch),
-            prompt: call.prompt.map(str::to_owned),
-            completion: call.text.to_owned(),
-            finish: call.finish.to_owned(),
-            tokens: call.tokens as u64,
-            action: turn.action.clone().filter(|_| call.is_last),
-            reward: reward.map(|reward| reward.reward),
-            success: episode.success,
-            failure:
-                episode.failure.clone().or_else(|| branch.fault.as_ref().map(|fault| fault.cause.clone())),
+        rows.extend(turn.calls(prompt).iter().map(|call| {
+            Completion {
+                episode: episode.episode.clone(),
+                step: episode.step,
+                set: episode.set.clone(),
+                task_id: episode.task_id.clone(),
+                task: episode.task.clone(),
+                agent: turn.agent.clone(),
+                turn: prompt.map_or(0, |prompt| prompt.visit),
+                node_visit: visit.node_visit,
+                branch: branch.branch,
+                call: call.index,
+                taken: visit.is_taken(branch),
+                prompt: call.prompt.map(str::to_owned),
+                completion: call.text.to_owned(),
+                finish: call.finish.to_owned(),
+                tokens: call.tokens as u64,
+                action: turn.action.clone().filter(|_| call.is_last),
+                reward: reward.map(|reward| reward.reward),
+                success: episode.success,
+                failure: branch
+                    .fault
+                    .as_ref()
+                    .filter(|_| episode.failure.is_none())
+                    .map(|fault| fault.cause.as_str())
+                    .or(episode.cause())
+                    .map(str::to_owned),
+            }
         }));
     }
 }

@@ -3,7 +3,9 @@
 use pl_record::{TraceFile, Traces};
 use serde_json::{Value, json};
 
-use crate::recorded::{HOSTILE, HOSTILE_DRAWING, completion, create, event, example, flat, ids, tool_calls};
+use crate::recorded::{
+    HOSTILE, HOSTILE_DRAWING, completion, create, event, example, flat, ids, penalised, tool_calls,
+};
 use crate::server::Server;
 
 #[test]
@@ -67,6 +69,18 @@ fn episodes_are_filtered_sorted_and_searched() {
     let refused = server.get("/api/episodes?run=math&outcome=lucky");
     assert_eq!(refused.status, 400);
     assert!(refused.body.contains("solved, unsolved, truncated or failed"), "{}", refused.body);
+}
+
+#[test]
+fn episodes_that_a_fault_ended_have_failed() {
+    let runs = tempfile::tempdir().unwrap();
+    penalised(runs.path(), "faults");
+    let server = Server::start(runs.path());
+    let rows = |outcome: &str| {
+        server.get(&format!("/api/episodes?run=faults&outcome={outcome}")).json()["rows"].clone()
+    };
+    assert_eq!(rows("failed")[0]["failure"], "out of fuel");
+    assert_eq!(rows("unsolved"), json!([]));
 }
 
 #[test]

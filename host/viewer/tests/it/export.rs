@@ -11,7 +11,9 @@ use pl_testing::{Requirement, skip_or_fail};
 use pl_viewer::{Error, ExportFormat, export};
 use serde_json::{Value, json};
 
-use crate::recorded::{HOSTILE, Letters, TOOL_CALL, example, flat, ids, tool_calls, trees_of_tool_calls};
+use crate::recorded::{
+    HOSTILE, Letters, TOOL_CALL, example, flat, ids, penalised, tool_calls, trees_of_tool_calls,
+};
 
 fn lines(run: &Path, format: ExportFormat) -> Vec<Value> {
     let mut out = Vec::new();
@@ -207,6 +209,45 @@ fn every_model_call_of_a_turn_is_a_completion_and_tool_results_without_one_are_n
 }
 
 #[test]
+fn an_episode_that_a_fault_ended_has_its_cause_and_the_reward_that_was_trained_on() {
+    let runs = tempfile::tempdir().unwrap();
+    let run = penalised(runs.path(), "faults");
+    let rows = table(&run);
+    assert_eq!(rows.len(), 1);
+    assert_eq!((&rows[0]["failure"], &rows[0]["reward"]), (&json!("out of fuel"), &json!(-1.0)));
+    let episode = &lines(&run, ExportFormat::Episodes)[0];
+    assert_eq!(episode["failure"], "out of fuel");
+    assert_eq!(episode["visits"][0]["branches"][0]["rewards"][0]["reward"], -1.0);
+    assert_eq!(lines(&run, ExportFormat::Trajectories)[0]["extra"]["failure"], "out of fuel");
+    // Of a step that is not trained on yet.
+    std::fs::remove_file(run.join("steps/000001.parquet")).unwrap();
+    assert_eq!(
+        (&table(&run)[0]["failure"], &table(&run)[0]["reward"]),
+        (&json!("out of fuel"), &Value::Null)
+    );
+}
+
+#[test]
+fn steps_without_a_trace_file_are_named() {
+    let runs = tempfile::tempdir().unwrap();
+    let run = example(runs.path(), "math", 0);
+    let problems = |format| export(&run, format, &Letters, &mut Vec::new()).unwrap().problems;
+    assert_eq!(problems(ExportFormat::Episodes), Vec::<String>::new());
+    for file in ["000002.jsonl.zst", "000000-test.jsonl.zst"] {
+        std::fs::remove_file(run.join("traces").join(file)).unwrap();
+    }
+    let found = problems(ExportFormat::Episodes);
+    assert!(
+        found[0].contains("000000-test.jsonl.zst is missing") && found[1].contains("000002.jsonl.zst"),
+        "{found:?}"
+    );
+    assert_eq!(problems(ExportFormat::Examples).len(), 1, "examples have no evaluation");
+    // Steps whose episodes end after later updates may have no file.
+    std::fs::write(run.join("schedule.jsonl"), "").unwrap();
+    assert_eq!(problems(ExportFormat::Episodes).len(), 1);
+}
+
+#[test]
 fn a_folder_without_a_run_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let result = export(folder.path(), ExportFormat::Episodes, &Letters, &mut Vec::new());
@@ -229,6 +270,7 @@ fn a_run_without_its_lock_file_is_exported_with_a_warning() {
     }
     // A run that ended before its first episode has lost nothing.
     std::fs::remove_dir_all(run.join("traces")).unwrap();
+    std::fs::remove_file(run.join("metrics.jsonl")).unwrap();
     let exported = export(&run, ExportFormat::Episodes, &Letters, &mut Vec::new()).unwrap();
     assert!(exported.lines == 0 && exported.problems.is_empty(), "{:?}", exported.problems);
 }

@@ -243,6 +243,20 @@ fn failed(step: u64, task: u32) -> Value {
     })
 }
 
+/// Creates a run of one episode, which a fault of the agent's plugin has ended, and whose completion is penalised for it.
+pub fn penalised(runs: &Path, name: &str) -> PathBuf {
+    let (root, folder) = create(runs, name, 0);
+    let mut trace = flat("train", 1, 0, 0, "six", 0.0);
+    let fault = json!({ "fault": { "stage": "parse", "cause": "out of fuel", "reproducible": true } });
+    let events = trace["events"].as_array_mut().unwrap();
+    events.truncate(3);
+    events.push(event(0, None, Some("tool"), fault));
+    trace["end"] = end(false, 1, 3);
+    Traces::for_run(&root).write(&TraceFile { step: 1, evaluation: None }, &[trace]).unwrap();
+    folder.write_step(1, &[Transition { reward: -1.0, ..transition("six") }]).unwrap();
+    root
+}
+
 /// A tree of one node visit with three candidates of rewards 0, 1 and 2; it went on from the last.
 fn tree(step: u64, task: u32) -> Value {
     let mut events =
