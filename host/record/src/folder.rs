@@ -269,7 +269,8 @@ impl RunFolder {
         write_json(&self.root().join(name), value)
     }
 
-    /// Opens the folder in its state after some steps: later lines, step files, token files and trace files are deleted.
+    /// Opens the folder in its state after some steps: later lines, step files, token files and trace files are
+    /// deleted, and unfinished files of all kinds.
     ///
     /// # Errors
     /// [`Error::Truncated`] if an append-only file is shorter than `lengths`. Nothing is deleted then.
@@ -279,6 +280,8 @@ impl RunFolder {
         delete_later(&root.join(STEPS), steps.played, step_of_table)?;
         delete_later(&root.join(TOKENS), steps.trained, step_of_table)?;
         delete_later(&Traces::for_run(&root).folder(), steps.played, TraceFile::step_of)?;
+        // Of the entries, which have no steps, only unfinished ones are deleted.
+        delete_later(&root, 0, |name| ENTRIES.contains(&name).then_some(0))?;
         Ok(folder)
     }
 

@@ -6,7 +6,7 @@ pub mod counts;
 mod designs;
 mod tasks;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pl_dsl::graph::Graph;
 use pl_dsl::workflow::objective::CriticBase;
@@ -301,6 +301,15 @@ impl RunPlan {
                 .map(|request| PermissionPlan::new(checked, request))
                 .collect(),
         }
+    }
+
+    /// Returns the plan of a run in another folder than the default one.
+    #[must_use]
+    pub(crate) fn in_folder(mut self, folder: &Path) -> RunPlan {
+        if let Some(training) = &mut self.training {
+            training.folder = folder.to_path_buf();
+        }
+        self
     }
 
     /// Returns the plan as JSON: the fields of this struct, and `memory` in bytes, or null with the reason in

@@ -94,7 +94,10 @@ impl Collector<'_> {
             let setting = |key| Some((BlockKind::Plugin, name, key));
             let located = locate::plugin(self.catalog.reads(), folder, plugin);
             if let Some((written, located)) = plugin.path.as_ref().zip(located) {
-                let is_shipped = |path: &PathBuf| path.parent() == locate::shipped_plugins().as_deref();
+                // One that is found by its name: a path is read as it is written.
+                let is_shipped = |path: &PathBuf| {
+                    plugin.shipped_name().is_some() && path.parent() == locate::shipped_plugins().as_deref()
+                };
                 if let Some(path) = wanted(located).filter(|path| !is_shipped(path)) {
                     self.read(&path, written, setting("path"), &format!("plugin {name} is loaded from"));
                 }

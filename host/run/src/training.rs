@@ -147,7 +147,8 @@ impl<'h> TrainingRun<'h> {
         let folder = run_folder::create(host, options.folder.as_deref(), &checked.text, &stored, &lock)?;
         let (earlier, state) = (Vec::new(), LoopState::default());
         let start = || {
-            folder.write_json("plan.json", &RunPlan::new(host, checked, device).to_json())?;
+            let plan = RunPlan::new(host, checked, device).in_folder(folder.root());
+            folder.write_json("plan.json", &plan.to_json())?;
             keep_adapters(&session, &folder)?;
             let place = (folder.root(), state.step);
             cluster_of(host, checked, &session, (&stored, &lock), place, &options.cluster)

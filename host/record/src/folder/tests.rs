@@ -108,6 +108,7 @@ fn a_resume_deletes_only_the_runs_own_later_files() {
         "traces/000003.jsonl.zst",
         "traces/000003-held_out.jsonl.zst",
         "traces/.000001-held_out.jsonl.zst.a1B2.partial",
+        ".plan.json.a1B2.partial",
     ];
     let kept = [
         "steps/000002.parquet",
@@ -119,14 +120,16 @@ fn a_resume_deletes_only_the_runs_own_later_files() {
         "steps/notes.txt",
         "traces/plot.jsonl.zst",
         "traces/.000003.jsonl.zst.swp",
+        ".notes.txt.a1B2.partial",
+        "plan.json",
     ];
     for name in own.iter().chain(&kept) {
         fs::write(root.join(name), "x").unwrap();
     }
     let steps = FinishedSteps { played: 2, trained: 1 };
     RunFolder::resume(RunFolder::lock(root).unwrap(), steps, LogLengths::default()).unwrap();
-    assert_eq!(own.map(|name| root.join(name).exists()), [false; 6]);
-    assert_eq!(kept.map(|name| root.join(name).exists()), [true; 9]);
+    assert_eq!(own.map(|name| root.join(name).exists()), [false; 7]);
+    assert_eq!(kept.map(|name| root.join(name).exists()), [true; 11]);
 }
 
 /// Lets two writers into a folder, each of which writes at the position that it knows: one that has done three steps, and

@@ -108,6 +108,22 @@ fn what_stands_on_the_command_line_needs_no_permission() {
 }
 
 #[test]
+fn a_shipped_plugin_needs_a_permission_if_it_is_named_by_its_path() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let plugins = std::env::current_exe().unwrap().parent().unwrap().join("plugins");
+    fs::create_dir_all(&plugins).unwrap();
+    let shipped = tempfile::Builder::new().suffix(".wasm").tempfile_in(&plugins).unwrap();
+    let built = repository().join("target/release/plugins/letters.wasm");
+    fs::copy(&built, shipped.path()).unwrap();
+    let text = fs::read_to_string(&workflow.file).unwrap();
+    let text = text.replace(&built.display().to_string(), &shipped.path().display().to_string());
+    fs::write(&workflow.file, text).unwrap();
+    let listed = requests(&host_with(&[Access::read(&plugins)]), &workflow, &[]);
+    let is_listed = listed.iter().any(|request| request.contains("plugin letters is loaded from"));
+    assert!(is_listed, "{listed:#?}");
+}
+
+#[test]
 fn a_check_reads_no_text_outside_of_the_folder() {
     let workflow = Workflow::new("tree-l2.mas", "");
     let outside = tempfile::tempdir().unwrap();

@@ -44,6 +44,8 @@ fn a_second_writer_learns_who_holds_the_folder() {
     let options = RunOptions { folder: Some(root.clone()), seed: 1, ..RunOptions::default() };
     let first = TrainingRun::start(&host, &checked, device, &options).unwrap();
     let before = files(&root);
+    let plan: serde_json::Value = serde_json::from_slice(&before["plan.json"]).unwrap();
+    assert_eq!(plan["training"]["folder"], root.display().to_string());
     let error = resume(&root, &[]).unwrap_err();
     assert!(matches!(&error, Error::RunFolder(pl_record::Error::Locked { .. })) && error.is_input());
     let message = error.to_string();
