@@ -41,6 +41,7 @@ impl<'a> Reports<'a> {
     }
 
     /// True if a mistake may be a consequence of a file that could not be read: the file may declare or use a name.
+    /// Messages about a name have it first in backticks.
     fn may_follow(&self, diagnostic: &Diagnostic) -> bool {
         let is_unread = |prefix: &str| self.namespaces.iter().any(|(own, is_read)| own == prefix && !is_read);
         match diagnostic.code {
