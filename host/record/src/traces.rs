@@ -17,10 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::atomic::write_atomically;
 use crate::episode_summary::EpisodeSummaries;
 use crate::error::Error;
-use crate::folder::METRICS;
-use crate::jsonl::read_jsonl;
 use crate::own_files::parse_step;
-use crate::schedule::SCHEDULE;
 use crate::trace_index::{TraceIndex, encode_rows, index_length, read_rows};
 
 /// Format of the trace files that are written and read.
@@ -52,16 +49,6 @@ struct Header {
     /// True if the file ends with an index. A file without it is truncated then.
     #[serde(default)]
     indexed: bool,
-}
-
-/// Line of `metrics.jsonl`, as far as it says what was played.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct PlayedPart {
-    kind: String,
-    step: u64,
-    /// Name of the evaluation.
-    name: Option<String>,
 }
 
 /// The trace files of a run.
@@ -116,33 +103,6 @@ impl Traces {
         }
         files.sort();
         Ok(files)
-    }
-
-    /// Returns the files that are missing: those of the steps and evaluations that `metrics.jsonl` has. Of a run whose
-    /// updates train on the tasks that have ended, these are the files of its evaluations alone: some steps may not have ended.
-    ///
-    /// # Errors
-    /// [`Error::Io`] or [`Error::Line`] if the folder or `metrics.jsonl` can't be read.
-    pub fn missing(&self) -> Result<Vec<TraceFile>, Error> {
-        let path = self.run.join(METRICS);
-        let played: Vec<PlayedPart> = if path.exists() { read_jsonl(&path)? } else { Vec::new() };
-        let ends_late = self.run.join(SCHEDULE).exists();
-        let files = self.files()?;
-        let mut missing: Vec<TraceFile> = Vec::new();
-        for PlayedPart { kind, step, name } in played {
-            let evaluation = match kind.as_str() {
-                "step" if !ends_late => None,
-                "evaluation" if name.is_some() => name,
-                _ => continue,
-            };
-            let file = TraceFile { step, evaluation };
-            if files.binary_search(&file).is_err() {
-                missing.push(file);
-            }
-        }
-        missing.sort();
-        missing.dedup();
-        Ok(missing)
     }
 
     /// Writes a file atomically. Equal traces give equal bytes.

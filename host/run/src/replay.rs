@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures::{StreamExt, stream};
 use pl_dsl::workflow::Evaluation;
 use pl_plugin::{Corpora, Services};
-use pl_record::{TraceFile, Traces};
+use pl_record::{TraceFile, Traces, missing_traces};
 use pl_rollout::{
     Agreement, Difference, DisabledGenerator, EpisodeEvent, EpisodeSetup, EventKind, ReplayResult, Trace,
 };
@@ -61,7 +61,8 @@ impl RunTraces {
     /// # Errors
     /// If the metrics can't be read.
     pub fn missing(&self) -> Result<Vec<PathBuf>, Error> {
-        Ok(self.traces.missing()?.iter().map(|file| self.traces.path(file)).collect())
+        let missing = missing_traces(self.traces.run())?;
+        Ok(missing.iter().map(|file| self.traces.path(file)).collect())
     }
 
     /// Returns the traces of all attempts, file by file.

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::Path;
 
 use parquet::errors::ParquetError;
-use pl_record::{RunFolder, TraceFile, Traces};
+use pl_record::{RunFolder, TraceFile, Traces, missing_traces};
 use serde_json::{Value, json};
 
 use crate::episode::{AgentTurn, Branch, EpisodeDetails, ModelCall, NodeVisit, Prompt, ReadTrace, arrange};
@@ -137,7 +137,7 @@ pub fn export(
         }
     }
     writer.finish()?;
-    match traces.missing() {
+    match missing_traces(&run.root) {
         Ok(missing) => {
             let missing = missing.into_iter().filter(|file| is_wanted(format, file));
             let problem = |file| format!("{} is missing, with its episodes", traces.path(&file).display());
