@@ -208,6 +208,8 @@ fn mistakes_in_a_file_of_overrides_name_its_line() {
     assert_eq!(read("samples = 8\n# a\ntool.stop = [\"}\",\n  \"b\"]\n").unwrap().len(), 2);
     for (text, mistake) in [
         ("a = 1\ns = a }\n", "q.params:2: unmatched `}` ("),
+        ("train.steps = 3\ns = a }\n", "q.params:2: unmatched `}` ("),
+        ("agent tool.max_tokens = 3\ns = a }\n", "q.params:2: unmatched `}` ("),
         ("a = 1\nli = [1, 2\n", "q.params:2: this `[` is never closed ("),
         ("s = a (b\nn = 4\n", "q.params:1: this `(` is never closed ("),
         ("s = {x}\n", "q.params:1: a value has no `{` ("),
@@ -226,6 +228,24 @@ fn a_file_in_another_encoding_names_its_line() {
     let read = pl_dsl::read_text(&file).map_err(|error| error.to_string());
     std::fs::remove_file(&file).unwrap();
     assert_eq!(read, Err("line 2 is not UTF-8: save the file as UTF-8".to_owned()));
+}
+
+/// What a branch is made of has other values where the branch is taken.
+#[test]
+fn branches_for_other_values_of_params_are_valid() {
+    let text = include_str!("cases/design.mas").to_owned();
+    for (setting, value) in [
+        ("samples   = samples", "samples = if samples == 4 then 4 else samples / 3"),
+        ("rollout   = tree", "rollout = if way == \"none\" then tree else way"),
+        ("policy = coder;", "policy = if way == \"none\" then coder else way;"),
+    ] {
+        assert!(text.contains(setting), "{setting}");
+        let text =
+            text.replacen(setting, value, 1).replacen("plugin ", "param way: string = \"none\"\nplugin ", 1);
+        let checked = check(&Source { name: "design.mas".to_owned(), text }, &[], &TestCatalog);
+        let messages = render::short(&checked.diagnostics, &checked.sources);
+        assert!(checked.workflow.is_some(), "{messages}");
+    }
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::collections::{BTreeSet, HashSet};
 use super::{Diagnostic, DiagnosticCode, Label, Severity};
 use crate::source::overrides::Override;
 use crate::source::{Location, Span};
-use crate::syntax::tree::{Value, ValueKind};
 
 /// Collector of the diagnostics of one check.
 pub(crate) struct Reports<'a> {
@@ -61,18 +60,16 @@ impl<'a> Reports<'a> {
         }
     }
 
-    /// Runs a check of a value that has no effect, and keeps what it reports about names and types alone.
-    pub(crate) fn names_and_types(&mut self, value: &Value, check: impl FnOnce(&mut Reports)) {
+    /// Runs a check of a value that has no effect, and keeps what it reports about names, and, if `is_written_out`, about words
+    /// and types.
+    pub(crate) fn names_and_types(&mut self, is_written_out: bool, check: impl FnOnce(&mut Reports)) {
         let mut aside = Reports { via: self.via, context: self.context, ..Reports::new(self.overrides) };
         check(&mut aside);
-        // A function may expect arguments that a condition ensures.
-        let mut has_call = false;
-        value.visit_all(&mut |one| has_call |= matches!(one.kind, ValueKind::Call(_)));
         let Reports { list, found_via, .. } = aside;
         for (index, diagnostic) in list.into_iter().enumerate() {
             let is_kept = match diagnostic.code {
-                DiagnosticCode::UnknownName | DiagnosticCode::UnknownChoice => true,
-                DiagnosticCode::WrongType => !has_call,
+                DiagnosticCode::UnknownName => true,
+                DiagnosticCode::UnknownChoice | DiagnosticCode::WrongType => is_written_out,
                 _ => false,
             };
             if is_kept {

@@ -98,7 +98,7 @@ pub(crate) fn resolve_choice<'v>(
 }
 
 /// Checks the names and types in what [`resolve_choice`] did not take, with `check` for each other branch. Values are not
-/// reported, because a condition may exclude them.
+/// reported, because a condition may exclude them, and neither are types of what is made of params.
 pub(crate) fn check_other_branches<'v>(
     value: &'v Value,
     chosen: &Value,
@@ -110,16 +110,31 @@ pub(crate) fn check_other_branches<'v>(
     while let Some(value) = waiting.pop() {
         if let ValueKind::Choice(choice) = &value.kind {
             for (when, then) in &choice.branches {
-                reports.names_and_types(when, |aside| {
+                reports.names_and_types(is_written_out(when, scope), |aside| {
                     truth(when, scope, aside);
                 });
                 waiting.push(then);
             }
             waiting.push(&choice.otherwise);
         } else if !std::ptr::eq(value, chosen) {
-            reports.names_and_types(value, |aside| check(value, scope, aside));
+            reports.names_and_types(is_written_out(value, scope), |aside| check(value, scope, aside));
         }
     }
+}
+
+/// Returns true for a value that is not made of params, whose values may be others where it is taken.
+pub(crate) fn is_written_out(value: &Value, scope: &Scope) -> bool {
+    let mut is_so = true;
+    value.visit_all(&mut |one| {
+        is_so &= match &one.kind {
+            ValueKind::Path(names) => !scope.contains_name(names),
+            ValueKind::Call(_) | ValueKind::Arithmetic(..) | ValueKind::Joined(_) | ValueKind::Index(_) => {
+                false
+            }
+            _ => true,
+        };
+    });
+    is_so
 }
 
 /// Returns the first branch whose condition is true.

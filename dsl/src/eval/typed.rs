@@ -2,7 +2,7 @@
 
 use std::path::{self, Path};
 
-use super::evaluate::{check_other_branches, evaluate, resolve_choice};
+use super::evaluate::{check_other_branches, evaluate, is_written_out, resolve_choice};
 use super::raw::{parse_raw, raw_text};
 use super::scalar::Scalar;
 use super::scope::{Lookup, Scope};
@@ -34,7 +34,7 @@ pub(crate) fn evaluate_as(
                 Some(Scalar::List(names)) => names.iter().map(Scalar::to_text).collect(),
                 _ => Vec::new(),
             };
-            if kind.named_blocks() != [BlockKind::Param] {
+            if kind.named_blocks() != [BlockKind::Param] && is_written_out(other, scope) {
                 scope.other_names.extend(names.into_iter().map(|name| (kind, name, other.location)));
             }
         });

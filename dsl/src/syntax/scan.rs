@@ -300,9 +300,9 @@ impl Scanner<'_, '_, '_> {
         head.body =
             Some(StatementBody { statements: inside, span: Span::new(head.head.end, end), closed: false });
         let (span, message) = (head.head, format!("the `{{` of `{}` is missing", kind.keyword()));
-        self.reports
-            .error(DiagnosticCode::Unclosed, span, message, "")
-            .help(format!("write `{}`", kind.form()));
+        let form = kind.form();
+        let body = if form.contains('{') { "" } else { " { … }" };
+        self.reports.error(DiagnosticCode::Unclosed, span, message, "").help(format!("write `{form}{body}`"));
         true
     }
 
@@ -386,7 +386,10 @@ impl Scanner<'_, '_, '_> {
 /// edges.
 fn block_kind(statement: &Statement, outer: Option<BlockKind>, text: &str) -> Option<BlockKind> {
     let (word, rest) = split_word(statement.head.slice(text));
-    if rest.trim_start().starts_with(['=', '-']) {
+    let (_, after_name) = split_word(rest.trim_start());
+    // An edge, or the path of a setting in a file of overrides.
+    let is_path = rest.starts_with('.') || after_name.starts_with('.');
+    if is_path || rest.trim_start().starts_with(['=', '-']) {
         return None;
     }
     match outer {
