@@ -212,7 +212,7 @@ fn mistakes_in_a_file_of_overrides_name_its_line() {
         ("agent tool.max_tokens = 3\ns = a }\n", "q.params:2: unmatched `}` ("),
         ("a = 1\nli = [1, 2\n", "q.params:2: this `[` is never closed ("),
         ("s = a (b\nn = 4\n", "q.params:1: this `(` is never closed ("),
-        ("s = {x}\n", "q.params:1: a value has no `{` ("),
+        ("s = {x}\n", "q.params:1: a value can't begin a block `{ … }` ("),
         ("s = say \"hi\n", "q.params:1: "),
     ] {
         let message = read(text).unwrap_err();

@@ -62,10 +62,7 @@ impl Resolver<'_, '_, '_> {
                 && block.name.as_ref().is_some_and(|name| name.text == reward.name)
         };
         let Some(block) = file.blocks.iter().find(is_it) else { return };
-        let message = format!(
-            "reward `{}` is always 0, because `team` and `local` are: nothing is learned",
-            reward.name
-        );
+        let message = format!("reward `{}` is always 0, because `team` and `local` are", reward.name);
         self.reports
             .warning(DiagnosticCode::NoReward, block.location(), message, "")
             .help("give `team` or `local` a weight other than 0");

@@ -191,7 +191,10 @@ fn named(names: &[String], location: Location, scope: &mut Scope, reports: &mut 
         Lookup::Pending => {
             let name = names.join(".");
             let (message, help) = match scope.evaluating.as_ref() == Some(&scope.full_name(names)) {
-                true => (format!("param `{name}` is made from itself"), "write a value, or a param above"),
+                true => (
+                    format!("param `{name}` refers to itself"),
+                    "use a value, or a param that is declared above it",
+                ),
                 false => (format!("param `{name}` is declared below"), "declare it above its first use"),
             };
             reports.error(DiagnosticCode::UnknownName, location, message, "").help(help);

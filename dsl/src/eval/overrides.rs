@@ -28,7 +28,7 @@ impl Override {
         if let Some(first) = reports.finish().into_iter().next() {
             let line = first.labels.first().map_or(1, |label| lines.position(label.span.start).0);
             let place = format!("{}:{line}", source.name);
-            return Err(OverrideError::Unclosed { place, mistake: first.message });
+            return Err(OverrideError::Syntax { place, mistake: first.message });
         }
         let read = |piece: &Statement| {
             let head = piece.head.slice(&source.text);
@@ -40,8 +40,8 @@ impl Override {
                 }
                 _ if piece.body.is_some() => {
                     let (place, mistake) =
-                        (format!("{}:{line}", source.name), "a value has no `{`".to_owned());
-                    Err(OverrideError::Unclosed { place, mistake })
+                        (format!("{}:{line}", source.name), "a value can't begin a block `{ … }`".to_owned());
+                    Err(OverrideError::Syntax { place, mistake })
                 }
                 _ => Err(OverrideError::NoValue(shown)),
             }

@@ -24,11 +24,12 @@ pub enum OverrideError {
     /// There is no `=`, or nothing before it. Has the text as given.
     #[error("`{0}` has no value: give a param as `NAME=VALUE` and a setting as `BLOCK.SETTING=VALUE`")]
     NoValue(String),
-    /// A bracket or a quote in a file of overrides has no counterpart. Has the file and the line, and the mistake.
+    /// A line in a file of overrides is not well written, for example because a bracket has no counterpart. Has the file and
+    /// the line, and the mistake.
     #[error(
         "{place}: {mistake} (a text with brackets or quotes in it needs quotes around it: `NAME = \"a }}\"`)"
     )]
-    Unclosed {
+    Syntax {
         /// File and line.
         place: String,
         /// Mistake in one sentence.

@@ -35,7 +35,7 @@ pub async fn show(out: &mut impl Write, mut events: UnboundedReceiver<EpisodeEve
                 let prompt = Counted(tokens as u64, "token");
                 writeln!(
                     out,
-                    "\n[{agent} isn't asked] its prompt of {prompt} leaves no room in the model's context of {context}"
+                    "\n[{agent} can't be asked] a prompt of {prompt} leaves no room in the model's context of {context}"
                 )?;
             }
             EpisodeEvent::Acted(step) => show_step(out, &step)?,
@@ -155,8 +155,7 @@ mod tests {
         let mut out = Vec::new();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(show(&mut out, events)).unwrap();
-        let expected =
-            "\n[alto isn't asked] its prompt of 5,000 tokens leaves no room in the model's context of 4096\n";
+        let expected = "\n[alto can't be asked] a prompt of 5,000 tokens leaves no room in the model's context of 4096\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 

@@ -23,8 +23,8 @@ pub enum GrammarError {
     },
     /// The search for a text of the grammar took too long.
     #[error(
-        "no text that fits the grammar or schema was found within {seconds} s: write fewer alternatives, or many words as one \
-         terminal"
+        "no text that fits the grammar or schema was found within {seconds} s: use fewer alternatives, or put many words into \
+         one terminal"
     )]
     TooLarge {
         /// Seconds of the search.

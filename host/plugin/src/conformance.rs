@@ -61,12 +61,12 @@ pub async fn check_plugin(
     given_settings::check_items(&all, samples)?;
     let episodes = drive::sample_episodes(&all, services, samples, &mut report).await;
     given_settings::check_accepted(&all, services, &episodes, samples).await?;
-    let environments = || plugin.items().iter().filter(|item| item.kind == ItemKind::Environment);
+    let own: Vec<&Item> = plugin.items().iter().filter(|item| item.kind == ItemKind::Environment).collect();
     let has_step = |item: &Item| episodes.of_environment(&item.name).any(|played| !played.steps.is_empty());
     let has_view = |item: &Item| episodes.views.iter().any(|shown| shown.environment == item.name);
     // What an item refuses may be meant for another environment, unless all those of its plugin were tried.
-    let all = |is_tried: &dyn Fn(&Item) -> bool| environments().count() > 0 && environments().all(is_tried);
-    let (has_views, has_steps) = (all(&has_view), all(&has_step));
+    let has_views = !own.is_empty() && own.iter().all(|item| has_view(item));
+    let has_steps = !own.is_empty() && own.iter().all(|item| has_step(item));
     let given = samples.views.iter().map(String::as_str).take(agents::MAX_VIEWS);
     let views: Vec<&str> = given.chain(episodes.views(agents::MAX_VIEWS)).collect();
     for item in plugin.items() {

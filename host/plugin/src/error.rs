@@ -114,6 +114,11 @@ impl Error {
         }
     }
 
+    /// Returns `true` if the plugin has refused an item's settings, for example because one without a default is missing.
+    pub(crate) fn refuses_settings(&self) -> bool {
+        matches!(self.refusal(), Some((RefusalKind::Settings, _)))
+    }
+
     /// Returns the reason of a failed call. Returns `None` for other errors.
     pub fn cause(&self) -> Option<&Cause> {
         match self {

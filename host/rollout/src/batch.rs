@@ -17,7 +17,7 @@ use crate::events::EpisodeEvent;
 use crate::result::EpisodeSummary;
 use crate::setup::EpisodeSetup;
 use crate::spans::SPAN_TARGET;
-use crate::trace::{EventKind, Trace};
+use crate::trace::Trace;
 
 /// Attempts at one episode before the batch continues without it.
 const ATTEMPTS: u32 = 3;
@@ -179,17 +179,9 @@ impl RolloutBatch {
     /// Returns the episodes that a long prompt ended. Returns `None` if there are none.
     pub fn long_prompts(&self) -> Option<LongPrompts> {
         let ended = self.traces.iter().filter(|trace| trace.end.failure.is_none());
-        let mut long = ended.filter_map(|trace| {
-            trace.events.iter().find_map(|event| match event.kind {
-                EventKind::PromptTooLong { tokens, context } => {
-                    let agent = event.position.agent.clone().unwrap_or_default();
-                    Some(LongPrompts { episodes: 1, agent, tokens, context })
-                }
-                _ => None,
-            })
-        });
-        let first = long.next()?;
-        Some(LongPrompts { episodes: 1 + long.count(), ..first })
+        let mut long = ended.filter_map(Trace::long_prompt);
+        let (agent, tokens, context) = long.next()?;
+        Some(LongPrompts { episodes: 1 + long.count(), agent: agent.to_owned(), tokens, context })
     }
 
     /// Adds the results of other episodes.

@@ -28,7 +28,8 @@ pub fn task_from_text(text: &str) -> Result<Task, Error> {
             let record = exact_json(text).map_err(|error| not_a_record(error.to_string()))?;
             record.to_string()
         }
-        Err(error) if text.trim_start().starts_with('{') => {
+        // Not a set in words, as in "{1, 2} is a set".
+        Err(error) if begins_record(text) => {
             let cause = format!(
                 "the task begins with `{{` as a record does, but is no JSON: {error}; a question that begins so is written as \
                  {{\"question\": …}}"
@@ -38,6 +39,12 @@ pub fn task_from_text(text: &str) -> Result<Task, Error> {
         _ => json!({ "question": text }).to_string(),
     };
     Ok(Task { id: GIVEN.to_owned(), data })
+}
+
+/// Returns true for a text that begins with a brace and then a quote, as a record does, or ends.
+fn begins_record(text: &str) -> bool {
+    let inside = text.trim_start().strip_prefix('{').map(str::trim_start);
+    inside.is_some_and(|inside| inside.is_empty() || inside.starts_with(['"', '}']))
 }
 
 fn not_a_record(cause: String) -> Error {
@@ -111,7 +118,8 @@ mod tests {
         );
         let error = task_from_text(r#"{"answer": 18446744073709551617}"#).unwrap_err().to_string();
         assert!(error.contains("more than 64 bits"), "{error}");
-        let error = task_from_text("{broken").unwrap_err().to_string();
-        assert!(error.contains("no JSON: key must be a string at line 1 column 2"), "{error}");
+        let error = task_from_text("{\"broken").unwrap_err().to_string();
+        assert!(error.contains("no JSON: EOF while parsing a string at line 1 column 8"), "{error}");
+        assert_eq!(task_from_text("{1, 2} is a set").unwrap().data, r#"{"question":"{1, 2} is a set"}"#);
     }
 }

@@ -402,8 +402,8 @@ impl fmt::Display for Notice {
             }
             Notice::LongPrompts { ended: LongPrompts { episodes, agent, tokens, context }, total } => write!(
                 f,
-                "warning: {episodes} of {total} episodes ended because a prompt left no room for a completion, first one of \
-                 {agent}: {tokens} tokens in a context of {context}\n  hint: shorter prompts, a model with a longer context, or \
+                "warning: {episodes} of {total} episodes ended because a prompt left no room for a completion; the first was for \
+                 agent {agent}: {tokens} tokens, but the context is {context}\n  hint: shorter prompts, a model with a longer context, or \
                  `long_prompt` of the agent"
             ),
             Notice::FlatSteps { steps, completions: 0, .. } => write!(

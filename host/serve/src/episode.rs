@@ -120,7 +120,7 @@ fn transcript(turn: &TeamTurn) -> String {
 /// Streams an episode: each turn as reasoning once the next one begins, the last one as content.
 ///
 /// # Errors
-/// Those of the episode, if it fails before its first turn has ended.
+/// Those of the episode, if it fails before its first turn has ended and within [`stream::FIRST_PART`].
 async fn stream_episode(
     service: &Arc<Service>,
     team: Arc<dyn Team>,

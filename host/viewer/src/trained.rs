@@ -148,6 +148,7 @@ impl<'r> PenalisedRewards<'r> {
         if id.evaluation.is_some() || episode.failure.is_some() {
             return Ok(());
         }
+        let mut trained_in = None;
         for visit in &mut episode.visits {
             let shares_fault = visit.fault.is_some();
             for branch in trained_branches(&mut visit.branches) {
@@ -155,7 +156,10 @@ impl<'r> PenalisedRewards<'r> {
                 if !faulted || branch.turns.is_empty() || !branch.rewards.is_empty() {
                     continue;
                 }
-                let step = step_of(self.run, id.step, id.task)?;
+                let step = match trained_in {
+                    Some(step) => step,
+                    None => *trained_in.insert(step_of(self.run, id.step, id.task)?),
+                };
                 let Some((table, keys)) = self.table(step)? else { return Ok(()) };
                 let place = (id.step, id.task, id.sample, visit.node_visit, branch.branch);
                 for (row, key) in keys.iter().enumerate() {

@@ -199,8 +199,8 @@ function wirePart(part) {
   return { tag, val: part[tag] };
 }
 
-/** Kinds of objects that JSON.stringify writes with what they contain. */
-const JSON_KINDS = new Set(["Null", "Object", "Array", "Arguments", "Number", "String", "Boolean"]);
+/** Kinds of objects that JSON.stringify writes as {}, without what they contain. */
+const WITHOUT_JSON = new Set(["Map", "Set", "WeakMap", "WeakSet", "Promise"]);
 
 /** Writes a value as JSON. Throws a Refusal about `what` if it has no JSON form. */
 function json(value, what) {
@@ -212,9 +212,8 @@ function json(value, what) {
     // JSON.stringify would write null, and the number would be lost silently.
     if (typeof inner === "number" && !Number.isFinite(inner)) refuse(`${key || "it"} is ${inner}`);
     if (typeof inner === "string" && !inner.isWellFormed()) refuse(`${key || "it"} has half of a surrogate pair`);
-    // It would write {}, without what a Map or a Set contains.
     const kind = Object.prototype.toString.call(inner).slice(8, -1);
-    if (typeof inner === "object" && !JSON_KINDS.has(kind) && !ArrayBuffer.isView(inner)) refuse(`${key || "it"} is a ${kind}`);
+    if (WITHOUT_JSON.has(kind)) refuse(`${key || "it"} is a ${kind}`);
     return inner;
   };
   let text;

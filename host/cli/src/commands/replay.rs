@@ -64,12 +64,7 @@ fn describe_end(trace: &Trace) -> String {
             let cause = cause.lines().next().unwrap_or_default();
             line.push_str(&format!("; fault in {stage}: {cause}"));
         }
-        let long = trace.events.iter().find_map(|event| match event.kind {
-            EventKind::PromptTooLong { tokens, context } => Some((&event.position.agent, tokens, context)),
-            _ => None,
-        });
-        if let Some((agent, tokens, context)) = long {
-            let agent = agent.as_deref().unwrap_or_default();
+        if let Some((agent, tokens, context)) = trace.long_prompt() {
             line.push_str(&format!(
                 "; the prompt of {agent} is too long: {tokens} tokens in a context of {context}"
             ));

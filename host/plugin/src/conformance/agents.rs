@@ -19,11 +19,14 @@ pub async fn check_agent(item: &Item, agent: &Agent, views: &[&str], is_for_them
     for view in views {
         match prompt(agent, &item.name, view).await {
             Ok(_) => read.push(*view),
-            Err(error) => refusal = Some(error),
+            // A fault says more than a refusal.
+            Err(error) if refusal.is_none() || error.refusal().is_none() => refusal = Some(error),
+            Err(_) => {}
         }
     }
+    let is_own = |error: &Error| is_for_them && !error.refuses_settings();
     let missing = match (&refusal, read.is_empty()) {
-        (Some(error), true) if error.refusal().is_none() || is_for_them => {
+        (Some(error), true) if error.refusal().is_none() || is_own(error) => {
             report.add(item, REPEATABLE_PROMPTS, Err(violation(format!("it reads no view: {error}"))));
             return;
         }

@@ -36,7 +36,9 @@ async fn scores(reward: &Reward, episodes: &SampleEpisodes, is_for_them: bool) -
     }
     if first.is_empty() {
         return Err(CheckFailure::Untestable(match refusal {
-            Some(error) if is_for_them => return Err(violation(format!("it scores no step: {error}"))),
+            Some(error) if is_for_them && !error.refuses_settings() => {
+                return Err(violation(format!("it scores no step: {error}")));
+            }
             Some(error) => format!("it can't score any step: {error}"),
             None => "there is no step: pass a plugin with an environment and agents".to_owned(),
         }));

@@ -126,6 +126,28 @@ pub(crate) fn recorded_completion(text: &str, finish: Finish, tokens: &[u32]) ->
     }
 }
 
+impl Trace {
+    /// Returns the agent whose prompt left no room for a completion and so ended the episode, with the tokens of the prompt and of
+    /// the context. Of the candidates of a tree, only those that the episode went on from count.
+    pub fn long_prompt(&self) -> Option<(&str, usize, usize)> {
+        let is_taken = |position: &EventPosition| {
+            position.candidate.is_none_or(|own| {
+                self.events.iter().any(|other| {
+                    other.position.node_visit == position.node_visit
+                        && matches!(other.kind, EventKind::Chosen(branch) if branch == own.branch)
+                })
+            })
+        };
+        let ended = self.events.iter().rev().filter(|_| self.end.truncated);
+        ended.filter(|event| is_taken(&event.position)).find_map(|event| match event.kind {
+            EventKind::PromptTooLong { tokens, context } => {
+                Some((event.position.agent.as_deref().unwrap_or_default(), tokens, context))
+            }
+            _ => None,
+        })
+    }
+}
+
 /// The end of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpisodeEnd {

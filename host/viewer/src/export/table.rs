@@ -163,12 +163,11 @@ fn add_branch(rows: &mut Vec<Completion>, episode: &EpisodeDetails, visit: &Node
                 action: turn.action.clone().filter(|_| call.is_last),
                 reward: reward.map(|reward| reward.reward),
                 success: episode.success,
-                failure: branch
-                    .fault
-                    .as_ref()
-                    .filter(|_| episode.failure.is_none())
-                    .map(|fault| fault.cause.as_str())
-                    .or(episode.cause())
+                failure: episode
+                    .failure
+                    .as_deref()
+                    .or_else(|| branch.fault.as_ref().map(|fault| fault.cause.as_str()))
+                    .or_else(|| episode.cause())
                     .map(str::to_owned),
             }
         }));
