@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::arithmetic::order;
-use super::evaluate::{evaluate, resolve_choice};
+use super::evaluate::{check_other_branches, evaluate, resolve_choice};
 use super::raw::parse_raw;
 use super::scalar::Scalar;
 use super::scope::{Param, Scope};
@@ -110,7 +110,11 @@ pub(crate) fn param_value(
         ParamType::One(kind) => return evaluate_as(name, kind, value, scope, reports),
         ParamType::List(kind) => kind,
     };
-    let value = resolve_choice(value, scope, reports)?;
+    let chosen = resolve_choice(value, scope, reports)?;
+    check_other_branches(value, chosen, scope, reports, |other, scope, aside| {
+        param_value(name, wanted, other, scope, aside);
+    });
+    let value = chosen;
     let outside = matches!(value.kind, ValueKind::Raw(_));
     let value = match &value.kind {
         ValueKind::Raw(raw) => parse_raw(raw, value.location),

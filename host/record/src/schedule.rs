@@ -1,6 +1,7 @@
 //! `schedule.jsonl`: the tasks that each update has trained on, in runs whose tasks are trained on in the order in which they
 //! end.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use pl_types::TaskKey;
@@ -33,14 +34,25 @@ pub fn read_schedule(run: &Path) -> Result<Option<Vec<RecordedBatch>>, Error> {
     parse_lines(&path, &text).map(Some)
 }
 
-/// Returns the step whose update trains on a task: the one that it was drawn for, unless the record of the run says otherwise.
-///
-/// # Errors
-/// Those of [`read_schedule`].
-pub fn trained_in(run: &Path, task: TaskKey) -> Result<u64, Error> {
-    let batches = read_schedule(run)?.unwrap_or_default();
-    let own = batches.into_iter().find(|batch| batch.tasks.contains(&task));
-    Ok(own.map_or(task.step, |batch| batch.step))
+/// The steps whose updates train on the tasks of a run.
+#[derive(Debug)]
+pub struct TrainedSteps(HashMap<TaskKey, u64>);
+
+impl TrainedSteps {
+    /// Reads the record of a run.
+    ///
+    /// # Errors
+    /// Those of [`read_schedule`].
+    pub fn read(run: &Path) -> Result<TrainedSteps, Error> {
+        let batches = read_schedule(run)?.unwrap_or_default().into_iter();
+        let steps = batches.flat_map(|batch| batch.tasks.into_iter().map(move |task| (task, batch.step)));
+        Ok(TrainedSteps(steps.collect()))
+    }
+
+    /// Returns the step whose update trains on a task: the one that it was drawn for, unless the record says otherwise.
+    pub fn step_of(&self, task: TaskKey) -> u64 {
+        self.0.get(&task).copied().unwrap_or(task.step)
+    }
 }
 
 #[cfg(test)]
@@ -51,18 +63,19 @@ mod tests {
     fn a_task_is_found_in_the_step_that_trains_on_it() {
         let run = tempfile::tempdir().unwrap();
         let task = |step, task| TaskKey { step, task };
-        assert_eq!(trained_in(run.path(), task(4, 0)).unwrap(), 4);
+        let trained_in = |task| TrainedSteps::read(run.path()).unwrap().step_of(task);
+        assert_eq!(trained_in(task(4, 0)), 4);
         assert_eq!(read_schedule(run.path()).unwrap(), None);
         let text = "{\"step\":1,\"tasks\":[\"1.1\",\"2.0\"]}\n{\"step\":2,\"tasks\":[\"1.0\",\"2.1\"]}\n";
         std::fs::write(run.path().join(SCHEDULE), text).unwrap();
-        assert_eq!(trained_in(run.path(), task(2, 0)).unwrap(), 1);
-        assert_eq!(trained_in(run.path(), task(1, 0)).unwrap(), 2);
+        assert_eq!(trained_in(task(2, 0)), 1);
+        assert_eq!(trained_in(task(1, 0)), 2);
         // Played, and in no batch yet.
-        assert_eq!(trained_in(run.path(), task(3, 0)).unwrap(), 3);
+        assert_eq!(trained_in(task(3, 0)), 3);
         // The rest of the last line is not written yet.
         std::fs::write(run.path().join(SCHEDULE), format!("{text}{{\"step\":3,")).unwrap();
-        assert_eq!(trained_in(run.path(), task(1, 0)).unwrap(), 2);
+        assert_eq!(trained_in(task(1, 0)), 2);
         std::fs::write(run.path().join(SCHEDULE), "{\"step\":1,\"tasks\":[\"1\"]}\n").unwrap();
-        assert!(trained_in(run.path(), task(1, 0)).unwrap_err().to_string().contains("write STEP.TASK"));
+        assert!(TrainedSteps::read(run.path()).unwrap_err().to_string().contains("write STEP.TASK"));
     }
 }

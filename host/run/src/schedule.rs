@@ -32,6 +32,15 @@ use pl_dsl::workflow::objective::UpdateSteps;
 
 use self::lanes::Lanes;
 
+/// An update of a learner, of which there is one for a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UpdateKey {
+    /// Position among the learners.
+    pub learner: usize,
+    /// Step after which it is made. 0 stands for the weights that the learner begins with.
+    pub step: u64,
+}
+
 /// The schedule of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepSchedule {
@@ -135,15 +144,17 @@ impl StepSchedule {
         own.map(|(learner, (own, first))| self.last_update(learner, newest(*own, *first))).collect()
     }
 
-    /// Returns the learners of a lane with the step of the last update of each in the weights that a step is played with.
-    pub fn lane_updates(&self, lane: usize, step: u64) -> Vec<(usize, u64)> {
+    /// Returns the last update of each learner of a lane in the weights that a step is played with.
+    pub fn lane_updates(&self, lane: usize, step: u64) -> Vec<UpdateKey> {
         let all = self.updates(step).into_iter().enumerate();
-        all.filter(|(learner, _)| self.lanes.of_learner(*learner) == lane).collect()
+        let own = all.filter(|(learner, _)| self.lanes.of_learner(*learner) == lane);
+        own.map(|(learner, step)| UpdateKey { learner, step }).collect()
     }
 
-    /// Returns the step of the last update of each learner when all of them have trained on `step` steps.
-    pub fn updates_after(&self, step: u64) -> Vec<u64> {
-        (0..self.learners()).map(|learner| self.last_update(learner, step)).collect()
+    /// Returns the last update of each learner when all of them have trained on `step` steps.
+    pub fn updates_after(&self, step: u64) -> Vec<UpdateKey> {
+        let last = |learner| UpdateKey { learner, step: self.last_update(learner, step) };
+        (0..self.learners()).map(last).collect()
     }
 
     /// Returns the step of the last update of a learner up to `step`; 0 if there was none.
@@ -256,12 +267,13 @@ mod tests {
     fn each_lane_plays_its_part_of_a_step_on_its_own() {
         let lanes = Lanes::new(3, &[[0, 2].into(), [1].into()]);
         let schedule = StepSchedule::new(9, vec![1, 4, 1]).with_lanes(lanes.clone());
+        let update = |learner, step| UpdateKey { learner, step };
         assert_eq!(schedule.steps_to_play(0, &[5, 0, 3], 4), 5..=5);
         assert_eq!(schedule.steps_to_play(1, &[5, 0, 3], 4), 5..=5);
         assert_eq!(schedule.steps_to_play(1, &[0, 3, 0], 5), 6..=8);
         assert_eq!(
             (schedule.lane_updates(0, 6), schedule.lane_updates(1, 6)),
-            (vec![(0, 4), (2, 4)], vec![(1, 1)])
+            (vec![update(0, 4), update(2, 4)], vec![update(1, 1)])
         );
         // Without overlap, and by arrival, there is one.
         assert_eq!(one(9, 0).with_lanes(lanes.clone()).lanes().count(), 1);
@@ -274,7 +286,8 @@ mod tests {
         let all = vec![UpdateSteps::ALL];
         let schedule = StepSchedule::new(12, vec![1, 1]).with_updates(vec![all, vec![every_third]]);
         assert_eq!([5, 6, 7, 9].map(|step| schedule.updates(step)), [[3, 0], [4, 4], [5, 4], [7, 7]]);
-        assert_eq!((schedule.updates_after(6), schedule.updates_after(3)), (vec![6, 4], vec![3, 0]));
+        let updates = |steps: [u64; 2]| [0, 1].map(|learner| UpdateKey { learner, step: steps[learner] });
+        assert_eq!([6, 3].map(|step| schedule.updates_after(step)), [updates([6, 4]), updates([3, 0])]);
         // A checkpoint after step 7 has both weights of step 9; one after step 8 has too.
         assert_eq!([7, 8].map(|step| schedule.earlier_updates(1, step).count()), [0, 0]);
         assert_eq!([3, 4, 6, 7].map(|step| schedule.first_untrained(step)), [2, 5, 5, 8]);

@@ -1,14 +1,14 @@
 //! One completion, token by token, from the file of its step.
 
 use pl_record::{RunFolder, StepTable};
-use pl_types::{EpisodeId, Transition, VersionChange};
+use pl_types::{EpisodeId, TaskKey, Transition, VersionChange};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::Error;
 use crate::event::{Full, Kind, TraceRecord};
 use crate::runs::{FoundRun, inside};
-use crate::trained::{PassView, records, step_of};
+use crate::trained::{PassView, records, trained_steps};
 use crate::workflow::{TokenTexts, Workflows};
 
 /// Largest number of ids of a sampled support that are shown.
@@ -202,7 +202,8 @@ fn find(
     position: &CompletionPosition,
     sampled: &SampledCompletion,
 ) -> Result<Option<Transition>, Error> {
-    let path = RunFolder::step_file(&run.root, step_of(run, id.step, id.task)?);
+    let step = trained_steps(run)?.step_of(TaskKey { step: id.step, task: id.task });
+    let path = RunFolder::step_file(&run.root, step);
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if !inside(&run.root, &["steps", &file])?.is_file() {
         return Ok(None);

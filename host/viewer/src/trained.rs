@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pl_record::schedule::{SCHEDULE, trained_in};
+use pl_record::schedule::{SCHEDULE, TrainedSteps};
 use pl_record::{RunFolder, StepTable, TokenTable};
 use pl_types::{Clipping, EpisodeId, Key, TaskKey, TrainedCompletion};
 use serde::Serialize;
@@ -56,17 +56,17 @@ impl PassView {
     }
 }
 
-/// Returns the step whose update trains on a task.
-pub(crate) fn step_of(run: &FoundRun, step: u64, task: u32) -> Result<u64, Error> {
+/// Reads the steps whose updates train on the tasks of a run.
+pub(crate) fn trained_steps(run: &FoundRun) -> Result<TrainedSteps, Error> {
     // Refuses links.
     inside(&run.root, &[SCHEDULE])?;
-    Ok(trained_in(&run.root, TaskKey { step, task })?)
+    Ok(TrainedSteps::read(&run.root)?)
 }
 
 /// Opens the tokens of the update that trains on a task. Returns `None` if the run has no such file: it records none, or the
 /// step is not finished.
 fn open(run: &FoundRun, step: u64, task: u32) -> Result<Option<TokenTable>, Error> {
-    let step = step_of(run, step, task)?;
+    let step = trained_steps(run)?.step_of(TaskKey { step, task });
     let path = RunFolder::token_file(&run.root, step);
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if !inside(&run.root, &["tokens", &file])?.is_file() {
@@ -129,13 +129,15 @@ type KeyedTable = (StepTable, Vec<Key>);
 /// Rewards of completions that a fault kept from being scored, as updates are trained on them.
 pub(crate) struct PenalisedRewards<'r> {
     run: &'r FoundRun,
+    /// `None` before they are needed.
+    steps: Option<TrainedSteps>,
     /// Step whose file was read last, and the file. `None` if it is missing.
     read: Option<(u64, Option<KeyedTable>)>,
 }
 
 impl<'r> PenalisedRewards<'r> {
     pub(crate) fn new(run: &'r FoundRun) -> PenalisedRewards<'r> {
-        PenalisedRewards { run, read: None }
+        PenalisedRewards { run, steps: None, read: None }
     }
 
     /// Adds the rewards of an episode's completions that have none and were trained on.
@@ -148,7 +150,6 @@ impl<'r> PenalisedRewards<'r> {
         if id.evaluation.is_some() || episode.failure.is_some() {
             return Ok(());
         }
-        let mut trained_in = None;
         for visit in &mut episode.visits {
             let shares_fault = visit.fault.is_some();
             for branch in trained_branches(&mut visit.branches) {
@@ -156,10 +157,7 @@ impl<'r> PenalisedRewards<'r> {
                 if !faulted || branch.turns.is_empty() || !branch.rewards.is_empty() {
                     continue;
                 }
-                let step = match trained_in {
-                    Some(step) => step,
-                    None => *trained_in.insert(step_of(self.run, id.step, id.task)?),
-                };
+                let step = self.step_of(TaskKey { step: id.step, task: id.task })?;
                 let Some((table, keys)) = self.table(step)? else { return Ok(()) };
                 let place = (id.step, id.task, id.sample, visit.node_visit, branch.branch);
                 for (row, key) in keys.iter().enumerate() {
@@ -175,6 +173,15 @@ impl<'r> PenalisedRewards<'r> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the step whose update trains on a task.
+    fn step_of(&mut self, task: TaskKey) -> Result<u64, Error> {
+        let steps = match self.steps.take() {
+            Some(steps) => steps,
+            None => trained_steps(self.run)?,
+        };
+        Ok(self.steps.insert(steps).step_of(task))
     }
 
     /// Returns the table of a step. Returns `None` if the run has none.

@@ -94,13 +94,7 @@ fn parse_costs(text: &str, every: &[u32]) -> Result<RunCosts, CommandError> {
             _ => return Err(invalid(part, "the costs are `rollout`, `train`, `evaluate` and `publish`")),
         }
     }
-    let step = StepCosts {
-        episodes: vec![rollout],
-        tasks: Vec::new(),
-        lanes: Vec::new(),
-        train: vec![train],
-        publish,
-    };
+    let step = StepCosts { episodes: vec![rollout], train: vec![train], publish, ..StepCosts::default() };
     let evaluations = EvaluationCosts { seconds: evaluate, every: every.to_vec() };
     Ok(RunCosts { evaluations, ..RunCosts::of_steps(vec![step]) })
 }

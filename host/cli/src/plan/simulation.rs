@@ -129,13 +129,8 @@ mod tests {
 
     #[test]
     fn schedules_are_compared_with_sync() {
-        let step = StepCosts {
-            episodes: vec![3.0],
-            tasks: vec![0],
-            lanes: Vec::new(),
-            train: vec![2.0],
-            publish: 0.0,
-        };
+        let step =
+            StepCosts { episodes: vec![3.0], tasks: vec![0], train: vec![2.0], ..StepCosts::default() };
         let costs = RunCosts::of_steps(vec![step]);
         let schedules = [0, 1, 2].map(|staleness| ComparedSchedule {
             by_keys: Simulation::new(4, staleness, &costs),

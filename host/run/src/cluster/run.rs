@@ -18,6 +18,7 @@ use crate::checkpoints::PolicyVersions;
 use crate::error::Error;
 use crate::error::cluster::ClusterError;
 use crate::host::Host;
+use crate::schedule::UpdateKey;
 use crate::session::Session;
 use crate::stored::StoredWorkflow;
 use crate::workflow::CheckedWorkflow;
@@ -135,14 +136,13 @@ impl ClusterRun {
         }))
     }
 
-    /// Stores the weights of a learner and announces them.
+    /// Stores the weights of a learner after an update and announces them.
     ///
     /// # Errors
     /// If the server or the folder of the weights fails, or another coordinator has taken the run over.
     pub async fn store_weights(
         &self,
-        learner: usize,
-        update: u64,
+        UpdateKey { learner, step: update }: UpdateKey,
         versions: &PolicyVersions,
     ) -> Result<Arc<LeasedWeights>, Error> {
         let learner = learner_id(learner);

@@ -23,9 +23,9 @@ use std::ops::RangeInclusive;
 
 use pl_record::schedule::RecordedBatch;
 
-use super::StepSchedule;
 use super::batches::Batches;
 use super::lanes::StepPart;
+use super::{StepSchedule, UpdateKey};
 
 /// Rules of an [`Admission`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,8 +79,8 @@ pub struct Admission {
 /// A part of a step or an evaluation.
 #[derive(Debug, Clone)]
 struct Entry {
-    /// Its learners and the last update of each in its weights.
-    updates: Vec<(usize, u64)>,
+    /// Last update of each of its learners in its weights.
+    updates: Vec<UpdateKey>,
     work: Work,
 }
 
@@ -113,7 +113,7 @@ impl Admission {
 
     /// Adds the evaluations after an update of all learners.
     pub fn evaluate(&mut self, update: u64) {
-        let updates = self.schedule.updates_after(update).into_iter().enumerate().collect();
+        let updates = self.schedule.updates_after(update);
         self.queue.push_back(Entry { updates, work: Work::Evaluation { update, begun: false } });
     }
 
@@ -256,13 +256,14 @@ impl Admission {
         self.running
     }
 
-    /// True if work uses a learner's weights after `update`, or steps that are added later will.
-    pub fn uses(&self, learner: usize, update: u64) -> bool {
+    /// True if work uses a learner's weights after an update, or steps that are added later will.
+    pub fn uses(&self, update: UpdateKey) -> bool {
+        let UpdateKey { learner, step } = update;
         let lane = self.schedule.lanes().of_learner(learner);
         let next = self.last_steps.get(lane).map_or(0, |last| last + 1);
         let is_later =
-            next <= self.schedule.steps() && self.schedule.updates(next).get(learner) <= Some(&update);
-        is_later || self.queue.iter().any(|entry| entry.updates.contains(&(learner, update)))
+            next <= self.schedule.steps() && self.schedule.updates(next).get(learner) <= Some(&step);
+        is_later || self.queue.iter().any(|entry| entry.updates.contains(&update))
     }
 
     fn state(&mut self, of: StepPart) -> Option<&mut State> {

@@ -25,7 +25,7 @@ use super::lanes::{Lanes, StepPart};
 use crate::evaluation::is_evaluation_due;
 
 /// Seconds that the parts of one step take.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct StepCosts {
     /// Each episode alone, in the order in which they start.
     pub episodes: Vec<f64>,

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use pl_trainer::checkpoint::EarlierVersion;
 use pl_trainer::{ServedPolicy, Trainer};
 
-use crate::schedule::StepSchedule;
+use crate::schedule::{StepSchedule, UpdateKey};
 
-/// Weights that a later checkpoint may need besides its own, by learner and update.
+/// Weights that a later checkpoint may need besides its own.
 #[derive(Default)]
-pub(super) struct KeptVersions(BTreeMap<(usize, u64), Vec<ServedPolicy>>);
+pub(super) struct KeptVersions(BTreeMap<UpdateKey, Vec<ServedPolicy>>);
 
 impl KeptVersions {
     /// The earlier versions of a checkpoint.
@@ -22,29 +22,29 @@ impl KeptVersions {
         let mut kept = KeptVersions::default();
         for EarlierVersion { update, policy } in versions {
             if let Some(learner) = learner_of(policy.policy) {
-                kept.0.entry((learner, update)).or_default().push(policy);
+                kept.0.entry(UpdateKey { learner, step: update }).or_default().push(policy);
             }
         }
         kept
     }
 
     /// Adds a learner's weights after an update.
-    pub fn add(&mut self, learner: usize, update: u64, policies: &[ServedPolicy]) {
-        self.0.insert((learner, update), policies.iter().map(ServedPolicy::shallow).collect());
+    pub fn add(&mut self, update: UpdateKey, policies: &[ServedPolicy]) {
+        self.0.insert(update, policies.iter().map(ServedPolicy::shallow).collect());
     }
 
     /// Drops the versions that no checkpoint from `update` on needs.
     pub fn drop_unused(&mut self, schedule: &StepSchedule, update: u64) {
-        self.0.retain(|(learner, own), _| *own >= schedule.earlier_updates(*learner, update).start);
+        self.0.retain(|own, _| own.step >= schedule.earlier_updates(own.learner, update).start);
     }
 
     /// Returns the older versions that a checkpoint after `update` needs for steps that are not played yet.
     pub fn earlier(&self, schedule: &StepSchedule, update: u64) -> Vec<EarlierVersion> {
         let mut earlier = Vec::new();
-        for ((learner, own), policies) in &self.0 {
-            if schedule.earlier_updates(*learner, update).contains(own) {
+        for (own, policies) in &self.0 {
+            if schedule.earlier_updates(own.learner, update).contains(&own.step) {
                 let version =
-                    |policy: &ServedPolicy| EarlierVersion { update: *own, policy: policy.shallow() };
+                    |policy: &ServedPolicy| EarlierVersion { update: own.step, policy: policy.shallow() };
                 earlier.extend(policies.iter().map(version));
             }
         }
@@ -53,12 +53,13 @@ impl KeptVersions {
 
     /// Returns the oldest update of each learner whose weights are kept, or `update` if there are no such weights.
     pub fn first_updates(&self, learners: usize, update: u64) -> Vec<u64> {
-        let own = |learner: usize| self.0.keys().filter(move |key| key.0 == learner).map(|key| key.1);
+        let own =
+            |learner: usize| self.0.keys().filter(move |own| own.learner == learner).map(|own| own.step);
         (0..learners).map(|learner| own(learner).min().unwrap_or(update)).collect()
     }
 
-    /// Returns all versions with their learner and update.
-    pub fn iter(&self) -> impl Iterator<Item = (usize, u64, &[ServedPolicy])> {
-        self.0.iter().map(|((learner, update), policies)| (*learner, *update, policies.as_slice()))
+    /// Returns all versions with their update.
+    pub fn iter(&self) -> impl Iterator<Item = (UpdateKey, &[ServedPolicy])> {
+        self.0.iter().map(|(update, policies)| (*update, policies.as_slice()))
     }
 }

@@ -9,6 +9,7 @@ use pl_trainer::{LearnerUpdate, ServedPolicy};
 use pl_types::Transition;
 
 use crate::error::Error;
+use crate::schedule::UpdateKey;
 use crate::schedule::lanes::StepPart;
 
 use super::rollouts::{PlayedEvaluation, PlayedStep};
@@ -32,6 +33,13 @@ pub(super) struct TrainedStep {
     pub policies: Option<Vec<ServedPolicy>>,
     pub started: Instant,
     pub ended: Instant,
+}
+
+impl TrainedStep {
+    /// Key of the update.
+    pub fn key(&self) -> UpdateKey {
+        UpdateKey { learner: self.learner, step: self.step }
+    }
 }
 
 /// Finished work of the rollout thread.

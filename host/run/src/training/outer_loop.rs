@@ -28,10 +28,10 @@ use crate::error::Error;
 use crate::generation::PolicyRouter;
 use crate::host::Host;
 use crate::run_folder::draw;
-use crate::schedule::StepSchedule;
 use crate::schedule::admission::{Admission, AdmissionRules};
 use crate::schedule::batches::{BatchRule, Batches};
 use crate::schedule::lanes::StepPart;
+use crate::schedule::{StepSchedule, UpdateKey};
 use crate::stop_request::StopRequest;
 use crate::update_source::UpdateSource;
 
@@ -320,7 +320,7 @@ impl OuterLoop<'_> {
                 Some(LoopEvent::Rollout(_)) | None => continue,
             };
             let policies = trained.policies.as_deref();
-            let weights = policies.map(|policies| self.keep(trained.learner, trained.step, policies));
+            let weights = policies.map(|policies| self.keep(trained.key(), policies));
             let finished = pace.end(trained);
             let evaluate = finished.is_some() && self.is_evaluation_due(pace.finished());
             let until = if stop.is_requested() {
@@ -373,14 +373,14 @@ impl OuterLoop<'_> {
         end: u64,
         threads: &mut LearnerThreads<'_, '_>,
     ) -> Result<(), Error> {
-        let idle = pace.idle().into_iter().filter(|(_, step)| *step <= end);
-        let is_there = |(learner, step): &(usize, u64)| self.transitions(*learner, *step).is_some();
-        let ready: Vec<(usize, u64)> = idle.filter(is_there).collect();
-        let mut updated = ready.iter().filter(|(learner, step)| self.schedule.is_updated(*learner, *step));
+        let next = pace.next_updates().into_iter().filter(|next| next.step <= end);
+        let is_there = |next: &UpdateKey| self.transitions(next.learner, next.step).is_some();
+        let ready: Vec<UpdateKey> = next.filter(is_there).collect();
+        let mut updated = ready.iter().filter(|next| self.schedule.is_updated(next.learner, next.step));
         if updated.next().is_some() && !self.schedule.overlaps() {
             self.host.block_on(self.router.sleep())?;
         }
-        for (learner, step) in ready {
+        for UpdateKey { learner, step } in ready {
             let shuffle = self.train.shuffle_rewards;
             let shuffle = shuffle.then(|| seed::trainer(self.seed, "shuffled rewards", "", &[step]));
             pace.begin(learner);
@@ -410,11 +410,12 @@ impl OuterLoop<'_> {
     /// Hands the weights after the finished steps to the rollout thread, with those that a checkpoint has kept besides.
     fn hand_over_all(&mut self, trainer: &mut Trainer) -> Result<(), Error> {
         let update = self.state.step;
-        let kept = self.kept.iter().map(|(learner, update, own)| learner_weights(learner, update, own));
+        let kept = self.kept.iter().map(|(update, own)| learner_weights(update, own));
         let mut weights: Vec<LearnerWeights> = kept.collect();
         for (learner, training) in trainer.learners_to_train()?.iter().enumerate() {
             let policies = training.served(self.schedule.overlaps());
-            weights.push(self.keep(learner, self.schedule.last_update(learner, update), &policies));
+            let step = self.schedule.last_update(learner, update);
+            weights.push(self.keep(UpdateKey { learner, step }, &policies));
         }
         let updates = vec![update; self.schedule.learners()];
         let evaluate = (update == 0 && self.is_evaluation_due(0)).then_some(0);
@@ -422,12 +423,12 @@ impl OuterLoop<'_> {
     }
 
     /// Returns a learner's weights for the rollout thread, and keeps them for checkpoints that need them.
-    fn keep(&mut self, learner: usize, update: u64, policies: &[ServedPolicy]) -> LearnerWeights {
+    fn keep(&mut self, update: UpdateKey, policies: &[ServedPolicy]) -> LearnerWeights {
         // In flight, no episode begins with earlier weights.
         if self.schedule.differs() && self.train.in_flight == InFlight::Off {
-            self.kept.add(learner, update, policies);
+            self.kept.add(update, policies);
         }
-        learner_weights(learner, update, policies)
+        learner_weights(update, policies)
     }
 
     /// Hands weights to the rollout thread: for evaluations, and for the steps up to `until` that can be played when the
@@ -510,7 +511,7 @@ fn trained_policies(trainer: &Trainer) -> BTreeSet<usize> {
 }
 
 /// Returns a learner's weights after an update for the rollout thread, in the same memory.
-fn learner_weights(learner: usize, update: u64, policies: &[ServedPolicy]) -> LearnerWeights {
+fn learner_weights(update: UpdateKey, policies: &[ServedPolicy]) -> LearnerWeights {
     let policies = PolicyVersions::new(policies.iter().map(ServedPolicy::shallow));
-    LearnerWeights { learner, update, policies }
+    LearnerWeights { update, policies }
 }

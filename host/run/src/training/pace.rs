@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use crate::schedule::UpdateKey;
+
 use super::loop_events::TrainedStep;
 
 /// Steps that each learner has trained on since all of them were at the same one.
@@ -49,10 +51,10 @@ impl Pace {
         self.learners.iter().map(last).max().unwrap_or(0)
     }
 
-    /// Returns the learners that train on no step, with the step that each trains on next.
-    pub fn idle(&self) -> Vec<(usize, u64)> {
-        let idle = self.learners.iter().enumerate().filter(|(_, learner)| learner.begun.is_none());
-        idle.map(|(index, learner)| (index, learner.trained + 1)).collect()
+    /// Returns the next update of each learner that trains on no step.
+    pub fn next_updates(&self) -> Vec<UpdateKey> {
+        let idle = self.learners.iter().enumerate().filter(|(_, own)| own.begun.is_none());
+        idle.map(|(learner, own)| UpdateKey { learner, step: own.trained + 1 }).collect()
     }
 
     /// Begins a learner's next update.

@@ -21,9 +21,9 @@ use crate::cluster::{ClusterRun, LeasedWeights};
 use crate::error::Error;
 use crate::generation::{PinnedTeam, PinnedVersion, PolicyRouter};
 use crate::host::Host;
-use crate::schedule::StepSchedule;
 use crate::schedule::admission::{Action, Admission};
 use crate::schedule::lanes::StepPart;
+use crate::schedule::{StepSchedule, UpdateKey};
 use crate::stop_request::StopRequest;
 
 use super::cursor::ScenarioCursor;
@@ -45,10 +45,8 @@ pub(super) struct Handover {
 
 /// Weights of a learner's policies after an update.
 pub(super) struct LearnerWeights {
-    /// Position among the learners.
-    pub learner: usize,
-    /// Step of the last update that the weights include.
-    pub update: u64,
+    /// Last update that the weights include.
+    pub update: UpdateKey,
     pub policies: PolicyVersions,
 }
 
@@ -76,8 +74,8 @@ pub(super) struct RolloutThread<'r> {
     pub published: Vec<(Instant, f64)>,
     /// Work of the embedded engines until the last step was handed over.
     pub engine_before: EngineStats,
-    /// Weights that were handed over, by their learner and update.
-    pub weights: BTreeMap<(usize, u64), HandedWeights>,
+    /// Weights that were handed over.
+    pub weights: BTreeMap<UpdateKey, HandedWeights>,
     pub open: BTreeMap<StepPart, OpenStep>,
     /// Parts that have ended, of steps of which another part plays.
     pub parts: BTreeMap<u64, BTreeMap<usize, StepResults>>,
@@ -173,10 +171,7 @@ impl RolloutThread<'_> {
             Action::Evaluate { update } => {
                 let weights = match &self.in_flight {
                     Some(in_flight) => in_flight.of_evaluation(),
-                    None => {
-                        let updates = self.schedule.updates_after(update).into_iter().enumerate();
-                        self.use_weights(&updates.collect::<Vec<_>>()).await?
-                    }
+                    None => self.use_weights(&self.schedule.updates_after(update)).await?,
                 };
                 let started = Instant::now();
                 let last = update == self.schedule.steps();
@@ -296,7 +291,7 @@ impl RolloutThread<'_> {
 
     /// Takes over weights, and the work that they make possible.
     fn receive(&mut self, Handover { weights, evaluate, steps }: Handover) -> Result<(), Error> {
-        for LearnerWeights { learner, update, policies } in weights {
+        for LearnerWeights { update, policies } in weights {
             if let Some(in_flight) = &mut self.in_flight {
                 let started = Instant::now();
                 in_flight.take_over(policies)?;
@@ -304,8 +299,7 @@ impl RolloutThread<'_> {
                 continue;
             }
             let versions = policies.versions().to_vec();
-            self.weights
-                .insert((learner, update), HandedWeights { versions, state: WeightState::New(policies) });
+            self.weights.insert(update, HandedWeights { versions, state: WeightState::New(policies) });
         }
         if let Some(update) = evaluate {
             self.admission.evaluate(update);
@@ -318,20 +312,20 @@ impl RolloutThread<'_> {
     }
 
     /// Returns the weights of learners after an update each, ready to be used.
-    async fn use_weights(&mut self, updates: &[(usize, u64)]) -> Result<StepWeights, Error> {
+    async fn use_weights(&mut self, updates: &[UpdateKey]) -> Result<StepWeights, Error> {
         let started = Instant::now();
         let mut is_new = false;
         // Those of policies that are not trained, or of another lane, stay 0.
         let mut versions = vec![0; self.policies];
         let (mut pinned, mut leased) = (Vec::new(), Vec::new());
-        for (learner, update) in updates.iter().copied() {
-            let Some(handed) = self.weights.remove(&(learner, update)) else {
+        for update in updates.iter().copied() {
+            let Some(handed) = self.weights.remove(&update) else {
                 return Err(Error::lost("the weights of a learner"));
             };
             is_new |= matches!(handed.state, WeightState::New(_));
             let state = match (handed.state, &self.cluster) {
                 (WeightState::New(policies), Some(cluster)) => {
-                    WeightState::Leased(cluster.store_weights(learner, update, &policies).await?)
+                    WeightState::Leased(cluster.store_weights(update, &policies).await?)
                 }
                 (WeightState::New(policies), None) if self.keeps_versions => {
                     WeightState::Pinned(Arc::new(policies.pin(&self.router)?))
@@ -353,7 +347,7 @@ impl RolloutThread<'_> {
                     *own = *version;
                 }
             }
-            self.weights.insert((learner, update), HandedWeights { state, ..handed });
+            self.weights.insert(update, HandedWeights { state, ..handed });
         }
         let source = match &self.cluster {
             Some(cluster) => WeightSource::Cluster { cluster: Arc::clone(cluster), weights: leased },
@@ -372,12 +366,11 @@ impl RolloutThread<'_> {
     /// Drops weights that nothing will use. The newest of each learner are kept: evaluations may still use them.
     fn drop_unused_weights(&mut self) {
         let mut newest = BTreeMap::new();
-        for (learner, update) in self.weights.keys() {
-            newest.insert(*learner, *update);
+        for update in self.weights.keys() {
+            newest.insert(update.learner, update.step);
         }
         let admission = &self.admission;
-        self.weights.retain(|(learner, update), _| {
-            newest.get(learner) == Some(update) || admission.uses(*learner, *update)
-        });
+        self.weights
+            .retain(|update, _| newest.get(&update.learner) == Some(&update.step) || admission.uses(*update));
     }
 }

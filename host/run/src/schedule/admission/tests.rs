@@ -37,7 +37,7 @@ struct Model {
 #[derive(Debug, Clone, Default, PartialEq)]
 struct History {
     /// Learners of each part and their updates in the weights of its episodes.
-    versions: BTreeMap<StepPart, Vec<(usize, u64)>>,
+    versions: BTreeMap<StepPart, Vec<UpdateKey>>,
     /// Episodes started, in order, with their times.
     starts: Vec<(StepPart, usize, u64)>,
     /// Parts handed over, in order.
@@ -95,17 +95,17 @@ impl Transit<'_> {
     }
 }
 
-/// Weights that are held for episodes, by learner and update.
-struct Weights(BTreeSet<(usize, u64)>);
+/// Updates whose weights are held for episodes.
+struct Weights(BTreeSet<UpdateKey>);
 
 impl Weights {
     /// Drops what nothing will use, as a run does: the newest of each learner stay.
     fn drop_unused(&mut self, admission: &Admission) {
-        let newest: BTreeMap<usize, u64> = self.0.iter().copied().collect();
-        self.0.retain(|(learner, update)| newest[learner] == *update || admission.uses(*learner, *update));
+        let newest: BTreeMap<usize, u64> = self.0.iter().map(|own| (own.learner, own.step)).collect();
+        self.0.retain(|own| newest[&own.learner] == own.step || admission.uses(*own));
     }
 
-    fn have(&self, updates: &[(usize, u64)]) -> bool {
+    fn have(&self, updates: &[UpdateKey]) -> bool {
         updates.iter().all(|update| self.0.contains(update))
     }
 }
@@ -145,8 +145,9 @@ impl Model {
         // Those of a checkpoint.
         let mut weights = Weights(BTreeSet::new());
         for learner in 0..learners.len() {
-            weights.0.extend(self.schedule.earlier_updates(learner, first).map(|update| (learner, update)));
-            weights.0.insert((learner, self.schedule.last_update(learner, first)));
+            let update = |step| UpdateKey { learner, step };
+            weights.0.extend(self.schedule.earlier_updates(learner, first).map(update));
+            weights.0.insert(update(self.schedule.last_update(learner, first)));
         }
         // Episodes in progress with their ends, and the end of the evaluation in progress.
         let mut running: Vec<(StepPart, usize, u64)> = Vec::new();
@@ -171,9 +172,7 @@ impl Model {
                     Action::Evaluate { update } => {
                         assert!(running.is_empty(), "an evaluation plays alone");
                         assert!(learners.iter().all(|learner| learner.trained == update));
-                        let updates: Vec<_> =
-                            self.schedule.updates_after(update).into_iter().enumerate().collect();
-                        assert!(weights.have(&updates));
+                        assert!(weights.have(&self.schedule.updates_after(update)));
                         history.evaluated.push(update);
                         evaluation_end = Some(now + 3);
                     }
@@ -270,7 +269,8 @@ impl Model {
                 to_rollouts.send(now, Message::Weights { learner: index, updates, evaluate });
             }
             while let Some(Message::Weights { learner, updates, evaluate }) = to_rollouts.receive(now) {
-                weights.0.insert((learner, self.schedule.last_update(learner, updates[learner])));
+                let step = self.schedule.last_update(learner, updates[learner]);
+                weights.0.insert(UpdateKey { learner, step });
                 if let Some(update) = evaluate {
                     admission.evaluate(update);
                 }
@@ -346,7 +346,7 @@ fn models_by_arrival() -> impl Strategy<Value = (Model, u64)> {
 }
 
 /// Versions of the weights of each part of a step by the schedule alone.
-fn versions(schedule: &StepSchedule, steps: RangeInclusive<u64>) -> BTreeMap<StepPart, Vec<(usize, u64)>> {
+fn versions(schedule: &StepSchedule, steps: RangeInclusive<u64>) -> BTreeMap<StepPart, Vec<UpdateKey>> {
     let versions = |part: StepPart| (part, schedule.lane_updates(part.lane, part.step));
     parts(schedule, steps).into_iter().map(versions).collect()
 }
@@ -393,7 +393,7 @@ fn stragglers_play_beside_the_next_step() {
     admission.close(whole(1));
     assert_eq!(all(&mut admission), [Action::Collect { part: whole(2) }]);
     admission.close(whole(2));
-    assert!(!admission.uses(0, 0));
+    assert!(!admission.uses(UpdateKey { learner: 0, step: 0 }));
 }
 
 #[test]
@@ -480,7 +480,7 @@ proptest! {
             prop_assert!(own.len() == tasks as usize && own.is_sorted());
             for task in own {
                 // Updates of the first learner before this one that the weights of the task don't have.
-                let (_, played) = history.versions[&whole(task.step)][0];
+                let played = history.versions[&whole(task.step)][0].step;
                 let is_update = |update: &u64| model.schedule.last_update(0, *update) == *update;
                 let behind = (played + 1..*step).filter(is_update).count() as u64;
                 prop_assert!(behind <= staleness, "{task} is {behind} updates behind in step {step}");

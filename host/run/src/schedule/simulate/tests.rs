@@ -10,7 +10,7 @@ fn simulate(steps: u64, staleness: u64, costs: &[StepCosts]) -> Simulation {
 }
 
 fn step(rollout: f64, train: f64) -> StepCosts {
-    StepCosts { episodes: vec![rollout], tasks: vec![0], lanes: Vec::new(), train: vec![train], publish: 0.0 }
+    StepCosts { episodes: vec![rollout], tasks: vec![0], train: vec![train], ..StepCosts::default() }
 }
 
 fn constant(rollout: f64, train: f64) -> [StepCosts; 1] {
@@ -63,13 +63,8 @@ fn evaluations_are_due_at_the_start_at_their_intervals_and_at_the_end() {
 #[test]
 fn a_straggler_does_not_hold_up_the_next_step() {
     // Two slots; one of two episodes is slow. Step by step, a step takes 8 seconds.
-    let step = StepCosts {
-        episodes: vec![8.0, 2.0],
-        tasks: vec![0, 1],
-        lanes: Vec::new(),
-        train: vec![1.0],
-        publish: 0.0,
-    };
+    let step =
+        StepCosts { episodes: vec![8.0, 2.0], tasks: vec![0, 1], train: vec![1.0], ..StepCosts::default() };
     let costs = RunCosts { slots: 2, ..RunCosts::of_steps(vec![step]) };
     let seconds = |staleness| Simulation::new(4, staleness, &costs).seconds;
     assert_eq!(seconds(0), 36.0);
@@ -85,9 +80,8 @@ fn episodes_slow_each_other_down() {
     let steps = vec![StepCosts {
         episodes: vec![2.0, 4.0],
         tasks: vec![0, 1],
-        lanes: Vec::new(),
         train: vec![1.0],
-        publish: 0.0,
+        ..StepCosts::default()
     }];
     let costs = |slots| RunCosts { slots, contention: 1.0, ..RunCosts::of_steps(steps.clone()) };
     // The sum of both, however many play at a time.
@@ -104,9 +98,8 @@ fn learners_have_a_pace_of_their_own() {
     let step = |train: [f64; 2]| StepCosts {
         episodes: vec![1.0],
         tasks: vec![0],
-        lanes: Vec::new(),
         train: train.into(),
-        publish: 0.0,
+        ..StepCosts::default()
     };
     let policies = vec![vec!["small".to_owned()], vec!["large".to_owned()]];
     let steps = vec![step([1.0, 5.0]), step([5.0, 1.0])];
@@ -131,7 +124,7 @@ fn a_lane_is_as_fast_as_it_is_alone() {
         tasks: vec![0, 1],
         lanes: vec![0, 1],
         train: vec![1.0, 9.0],
-        publish: 0.0,
+        ..StepCosts::default()
     };
     let lanes = Lanes::new(2, &[[0].into(), [1].into()]);
     let both = RunCosts { slots: 2, lanes, ..RunCosts::of_steps(vec![step]) };
@@ -159,13 +152,8 @@ fn a_lane_is_as_fast_as_it_is_alone() {
 /// Nothing waits for a learner between two updates on two steps each.
 #[test]
 fn an_update_of_two_steps_takes_the_time_of_both() {
-    let step = StepCosts {
-        episodes: vec![1.0],
-        tasks: vec![0],
-        lanes: Vec::new(),
-        train: vec![1.0, 3.0],
-        publish: 0.0,
-    };
+    let step =
+        StepCosts { episodes: vec![1.0], tasks: vec![0], train: vec![1.0, 3.0], ..StepCosts::default() };
     let costs = RunCosts::of_steps(vec![step]);
     let pairs = UpdateSteps { first: 2, every: 2, count: 2 };
     let seconds = |staleness: u64| {
@@ -185,9 +173,8 @@ fn a_slow_task_holds_up_a_later_update() {
     let step = |slow: f64| StepCosts {
         episodes: vec![1.0, slow],
         tasks: vec![0, 1],
-        lanes: Vec::new(),
         train: vec![2.0],
-        publish: 0.0,
+        ..StepCosts::default()
     };
     let steps = vec![step(7.0), step(1.0)];
     let costs = RunCosts { slots: 8, ..RunCosts::of_steps(steps) };
